@@ -20,7 +20,7 @@ import {
   type LockOption,
   MILLISECONDS,
   type PlannedStep,
-  PROPERTY,
+  PROPERTY_OPTION,
 } from './options'
 import { GuardedText } from './renormalize'
 import { type AdoptionLock, type Seams, withSession } from './session'
@@ -82,7 +82,7 @@ export async function planAdoption(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<PlannedStep[]> {
-  checkOptions('planAdoption()', options, PROPERTY)
+  checkOptions('planAdoption()', options, PROPERTY_OPTION)
   const find = findWork(dataSource, entity, options.property)
   return await withSession(dataSource, {}, {}, async ({ query }) => {
     const work = await find(query)

@@ -9,7 +9,7 @@ import { normalizeAll, writeChanges } from './renormalize'
 import { type AdoptSession, type Seams, withTable } from './session'
 import { findDeclaration, findTarget, normalizeTexts, requireAdopted, type Target } from './target'
 import { refusedRows, stopFollowing } from './texts'
-import type { RefusedRow, Run } from './work'
+import type { RefusedRow, WorkRun } from './work'
 
 /** How it goes about its work; as for `adopt`. */
 export interface FollowOptions extends Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds'> {
@@ -65,7 +65,7 @@ export async function followWith(
   return await withTable({ dataSource, find, options, seams }, async (session, target) => {
     requireAdopted(target, true)
     const counts = { filled: 0, normalized: 0, numbered: 0 }
-    const run: Run = { session, options: {}, onProgress: () => {}, counts }
+    const run: WorkRun = { session, options: {}, onProgress: () => {}, counts }
     const { on } = target
     await stopFollowing(session, target)
     await session.all([...createRefused(on), ...createWritten(on)])
@@ -86,7 +86,7 @@ export async function followWith(
   })
 }
 
-async function followOn(run: Run, target: Target, { signal, onProgress, onNotice }: FollowOptions): Promise<void> {
+async function followOn(run: WorkRun, target: Target, { signal, onProgress, onNotice }: FollowOptions): Promise<void> {
   const { session, counts } = run
   onProgress?.(counts.normalized)
   for (let swept = false; !signal.aborted;) {

@@ -12,9 +12,9 @@ import {
   LOCK_RULES,
   type LockOption,
   parseRows,
-  PROPERTY,
+  PROPERTY_OPTION,
 } from './options'
-import { AdoptionError, type AdoptSession, type Command, type Seams, withSession, withTable } from './session'
+import { AdoptionError, type AdoptSession, type TableCommand, type Seams, withSession, withTable } from './session'
 import {
   clearFlags,
   createLog,
@@ -26,7 +26,7 @@ import {
   findConflicts,
   findSurplus,
   forgetLog,
-  type KeyedTable,
+  type MergedTable,
   lockPairs,
   logAndDelete,
   type Logged,
@@ -94,7 +94,7 @@ export async function checkMerge(
   entity: EntityTarget<ObjectLiteral>,
   options: NamedReferences & { readonly property?: string | undefined },
 ): Promise<void> {
-  checkOptions('checkMerge()', options, { ...PROPERTY, ...NAMED_RULES })
+  checkOptions('checkMerge()', options, { ...PROPERTY_OPTION, ...NAMED_RULES })
   const find = findTargetOf(dataSource, entity, options.property)
   await withTable({ dataSource, find, options: {}, seams: {} }, async (session, target) => {
     await namedReferences(session, target, options)
@@ -105,7 +105,7 @@ function findTargetOf(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
   property: string | undefined,
-): Command<Target>['find'] {
+): TableCommand<Target>['find'] {
   const declaration = findDeclaration(dataSource, entity, property)
   return async (query) => await findTarget(declaration, query)
 }
@@ -295,7 +295,7 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
   const { session } = merging
   const { on, facts } = merging.target
   const [keyed] = await session.query<{ found: string }>(READ_KEYED, [tableName(on.table)])
-  const { types } = JSON.parse(keyed?.found ?? '') as KeyedTable
+  const { types } = JSON.parse(keyed?.found ?? '') as MergedTable
   const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
   const fixed = new Set([...on.primary, ...on.table.scope, ...on.table.text.map(({ name }) => name)])
   const free = new Set(columns.map(({ name }) => name).filter((name) => !fixed.has(name)))
@@ -471,7 +471,7 @@ export async function resolveMerged<Key extends number | string | ObjectLiteral>
   key: Key,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<Key | undefined> {
-  checkOptions('resolveMerged()', options, PROPERTY)
+  checkOptions('resolveMerged()', options, PROPERTY_OPTION)
   const { table, metadata } = findDeclaration(dataSourceOf(manager), entity, options.property)
   const names = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const [log] = (await manager.query(FIND_KEPT, [tableName(table), MERGES])) as { schema: string; kept: boolean }[]
@@ -532,7 +532,7 @@ export async function forgetMerges(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<void> {
-  checkOptions('forgetMerges()', options, PROPERTY)
+  checkOptions('forgetMerges()', options, PROPERTY_OPTION)
   const declaration = findDeclaration(dataSource, entity, options.property)
   await withSession(dataSource, {}, {}, async (session) => {
     const { on } = await findTarget(declaration, session.query)
@@ -566,7 +566,7 @@ const DEEPEST = 10
 
 /** Merges rows that would clash once their references are turned, and what refers to them in turn. */
 class Conflicts {
-  private readonly tables = new Map<string, Promise<KeyedTable>>()
+  private readonly tables = new Map<string, Promise<MergedTable>>()
   private readonly references = new Map<string, Promise<Reference[]>>()
 
   /** @param merged tables, as `table` or `schema.table`, whose rows become one although they differ */
@@ -582,7 +582,7 @@ class Conflicts {
     if (pair) await this.clearPair(await this.keyed(this.on.table), reference, pair, 1)
   }
 
-  private async clearPair(parent: KeyedTable, reference: Reference, pair: Pair, depth: number): Promise<void> {
+  private async clearPair(parent: MergedTable, reference: Reference, pair: Pair, depth: number): Promise<void> {
     const child = await this.keyed(reference)
     if (child.primary.length === 0) return
     const touched = child.indexes.filter(({ columns }) => columns.some((name) => reference.columns.includes(name)))
@@ -595,11 +595,11 @@ class Conflicts {
     }
   }
 
-  private isMerged({ schema, table }: KeyedTable): boolean {
+  private isMerged({ schema, table }: MergedTable): boolean {
     return this.merged.includes(table) || this.merged.includes(`${schema}.${table}`)
   }
 
-  private async mergePair(table: KeyedTable, pair: Pair, depth: number): Promise<void> {
+  private async mergePair(table: MergedTable, pair: Pair, depth: number): Promise<void> {
     if (depth > DEEPEST) throw new Unmergeable(`rows refer to each other over more than ${DEEPEST} tables`)
     const { schema, table: name, primary } = table
     const parent = { schema, table: name, primary }
@@ -615,24 +615,24 @@ class Conflicts {
     await this.session.query(remove, [pair.old])
   }
 
-  private async refuseSelf(table: KeyedTable, reference: Reference, values: unknown[]): Promise<void> {
+  private async refuseSelf(table: MergedTable, reference: Reference, values: unknown[]): Promise<void> {
     const [found] = await this.session.query<{ n: string }>(refersItself(table, reference), values)
     if (found?.n !== '0') throw new Unmergeable(`a row of ${table.table} would refer to itself`)
   }
 
-  private async keyed({ schema, table }: Pick<Reference, 'table'> & { readonly schema: string }): Promise<KeyedTable> {
+  private async keyed({ schema, table }: Pick<Reference, 'table'> & { readonly schema: string }): Promise<MergedTable> {
     const name = qualified(schema, table)
     const found = this.tables.get(name) ?? this.readKeyed(name)
     this.tables.set(name, found)
     return await found
   }
 
-  private async readKeyed(name: string): Promise<KeyedTable> {
+  private async readKeyed(name: string): Promise<MergedTable> {
     const [row] = await this.session.query<{ found: string }>(READ_KEYED, [name])
-    return JSON.parse(row?.found ?? '') as KeyedTable
+    return JSON.parse(row?.found ?? '') as MergedTable
   }
 
-  private async referencesTo({ oid }: KeyedTable): Promise<Reference[]> {
+  private async referencesTo({ oid }: MergedTable): Promise<Reference[]> {
     const found = this.references.get(oid) ?? referencesTo(this.session.query, oid, refuseReferring)
     this.references.set(oid, found)
     return await found

@@ -50,7 +50,7 @@ import {
   makeLookup,
   planRequired,
   requireNotNull,
-  type Run,
+  type WorkRun,
   storedState,
   type Work,
   type WorkState,
@@ -175,7 +175,7 @@ class NamesWork implements Work {
   }
 
   /** From its commit on what is written has its names; what is there has none yet. */
-  async begin(run: Run): Promise<AdoptStep> {
+  async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
     for (const { text, name } of this.names) {
@@ -218,7 +218,7 @@ class NamesWork implements Work {
   }
 
   /** Claims what is not claimed yet, until nothing is left but what a person has to decide. */
-  async fill(run: Run): Promise<AdoptStep> {
+  async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, state } = this
     if (state?.swept !== true) {
@@ -235,7 +235,7 @@ class NamesWork implements Work {
   }
 
   /** Goes over all rows in key order; the position is stored. Rows that somebody has locked are noted. */
-  private async claimAll(run: Run, first: readonly string[], upTo: readonly string[]): Promise<void> {
+  private async claimAll(run: WorkRun, first: readonly string[], upTo: readonly string[]): Promise<void> {
     const { session, counts } = run
     const { on } = this
     let [after, attempts] = [first, 0]
@@ -258,7 +258,7 @@ class NamesWork implements Work {
   }
 
   private async claimPage(
-    run: Run,
+    run: WorkRun,
     after: readonly string[],
     upTo: readonly string[],
     limit: number,
@@ -293,7 +293,7 @@ class NamesWork implements Work {
     })
   }
 
-  private async claimLocked({ session, options, counts }: Run, rows: readonly LockedRow[]): Promise<void> {
+  private async claimLocked({ session, options, counts }: WorkRun, rows: readonly LockedRow[]): Promise<void> {
     const { on } = this
     const [changed, claimed, gone, notes]: [ChangedNames[], string[], string[], NoteToWrite[]] = [[], [], [], []]
     const texts = this.names.map(({ text }) => text)
@@ -358,7 +358,7 @@ class NamesWork implements Work {
   }
 
   /** Looks again at the rows that are left, once at each. @returns how many of them somebody has locked */
-  private async claimLeft(run: Run): Promise<number> {
+  private async claimLeft(run: WorkRun): Promise<number> {
     const { session } = run
     const { on } = this
     const [{ seq } = { seq: '0' }] = await session.query<{ seq: string }>(lastNote(on))
@@ -387,7 +387,7 @@ class NamesWork implements Work {
     return (await query<{ key: string }>(takeNotes(this.on), [upTo, limit])).map(({ key }) => key)
   }
 
-  private async claimNotes(run: Run, upTo: string, limit: number): Promise<number> {
+  private async claimNotes(run: WorkRun, upTo: string, limit: number): Promise<number> {
     const { session } = run
     const { on } = this
     return await session.together(async () => {
@@ -441,28 +441,28 @@ class NamesWork implements Work {
    * The look-ups are made anew: CREATE INDEX CONCURRENTLY waits for every snapshot that is older, and with them end those
    * that do not show what was claimed. Without that, a transaction at REPEATABLE READ could leave a name behind.
    */
-  async index({ session, onProgress }: Run): Promise<AdoptStep> {
+  async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
     onProgress({ step: 'index', fraction: undefined, rows: 0 })
     for (const lookup of this.lookups) await makeLookup(session, this.on, lookup)
     return await goOn(session, this.on, 'guard')
   }
 
   /** Every row holds the names that it has by now: from its commit on the triggers need not allow for others. */
-  async guard({ session }: Run): Promise<AdoptStep> {
+  async guard({ session }: WorkRun): Promise<AdoptStep> {
     return await session.patiently('guard', async () => {
       await session.all(changeTriggers(this.on, false))
       return await goOn(session, this.on, 'check')
     })
   }
 
-  async check(run: Run): Promise<AdoptStep> {
+  async check(run: WorkRun): Promise<AdoptStep> {
     return await requireNotNull(run, this.on, this.required, 'clean', async () => {
       await this.refuseNulls(run.session)
       return 'check'
     })
   }
 
-  async clean({ session }: Run): Promise<AdoptStep> {
+  async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     await session.patiently('clean', async () => {
       await session.all(dropClaims(on))
@@ -514,7 +514,7 @@ async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, o
     if ([...findDrift(table, state), ...workDrift(works, state)].length === 0) return
     throw new AdoptionError(
       'unsupported',
-      `The table of names, ${tableName(table)}, is not as ${names.name} declares it. Run its migrations first.`,
+      `The table of names, ${tableName(table)}, is not as ${names.name} declares it. WorkRun its migrations first.`,
     )
   }
   const { master } = dataSource.driver as unknown as {

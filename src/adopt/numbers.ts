@@ -31,7 +31,7 @@ import {
   makeIndex,
   planRequired,
   requireNotNull,
-  type Run,
+  type WorkRun,
   storedState,
   type Work,
   type WorkState,
@@ -118,7 +118,7 @@ class NumberWork implements Work {
   }
 
   /** From its commit on a row that leaves its scope loses its number, and only rows that have one count. */
-  async begin(run: Run): Promise<AdoptStep> {
+  async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
     const column = this.found.columns.find(({ name }) => name === on.number.number)
@@ -151,7 +151,7 @@ class NumberWork implements Work {
   }
 
   /** Numbers rows in key order, batch by batch, until none is left that nobody has locked. */
-  async fill(run: Run): Promise<AdoptStep> {
+  async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
     for (const { name, create } of helpingIndexes(on)) {
@@ -173,7 +173,7 @@ class NumberWork implements Work {
   }
 
   /** Once over all rows that have no number. @returns how many rows are left, of which at most so many are counted */
-  private async numberRest({ session, counts, onProgress }: Run, step: 'fill' | 'guard'): Promise<number> {
+  private async numberRest({ session, counts, onProgress }: WorkRun, step: 'fill' | 'guard'): Promise<number> {
     const { on } = this
     const before = counts.filled
     const total = await this.unnumbered(session, 10_000_000)
@@ -228,7 +228,7 @@ class NumberWork implements Work {
     if (spots.length > 0) await query(numberLocked(this.on), [spots.map(({ spot }) => spot)])
   }
 
-  async index({ session, onProgress }: Run): Promise<AdoptStep> {
+  async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     onProgress({ step: 'index', fraction: undefined, rows: 0 })
     const { index } = on.number
@@ -244,7 +244,7 @@ class NumberWork implements Work {
   }
 
   /** From the commit of its transaction on every row gets its number when it is written. */
-  async guard(run: Run): Promise<AdoptStep> {
+  async guard(run: WorkRun): Promise<AdoptStep> {
     const { session, counts } = run
     const { on } = this
     const prepare = async (): Promise<void> => {
@@ -264,7 +264,7 @@ class NumberWork implements Work {
     return 'check'
   }
 
-  async check(run: Run): Promise<AdoptStep> {
+  async check(run: WorkRun): Promise<AdoptStep> {
     return await requireNotNull(run, this.on, this.required, 'clean', async () => await this.mend(run))
   }
 
@@ -272,7 +272,7 @@ class NumberWork implements Work {
    * Rows were written past the triggers. Their scopes take no other row until they have numbers: to a trigger, NULL is
    * the highest.
    */
-  private async mend({ session, counts }: Run): Promise<AdoptStep> {
+  private async mend({ session, counts }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     await this.refuseNulls(session)
     while ((await this.unnumbered(session, 1)) > 0) {
@@ -286,7 +286,7 @@ class NumberWork implements Work {
     return 'check'
   }
 
-  async clean({ session }: Run): Promise<AdoptStep> {
+  async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     await session.locked({ on, step: 'clean', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all(endNumbers(on))

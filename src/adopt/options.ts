@@ -95,7 +95,7 @@ export const ADOPT_RULES: Rules<AdoptOptions> = {
 }
 
 /** Options of every function that only has to know which text is meant. */
-export const PROPERTY: Readonly<Record<'property', Rule>> = { property: RULE.name }
+export const PROPERTY_OPTION: Readonly<Record<'property', Rule>> = { property: RULE.name }
 
 /** What stands between strings: brackets and numbers. */
 const TOKEN = /[{[]|[\]}]|-?\d[\d.eE+-]*/g

@@ -10,7 +10,7 @@ import { createAdoptions, forgetState } from './sql/table'
 import { createRefused, readTexts, renormalize } from './sql/texts'
 import { ownConstraint, type Target } from './target'
 import { refuseListed, TextWork } from './texts'
-import { beginState, goOn, type Run } from './work'
+import { beginState, goOn, type WorkRun } from './work'
 
 /**
  * A text whose rows are normalized anew under its guard, which stays: no text is stored twice meanwhile. A row whose
@@ -23,7 +23,7 @@ export class GuardedText extends TextWork {
     // What the guard takes is right.
   }
 
-  async begin(run: Run): Promise<AdoptStep> {
+  async begin(run: WorkRun): Promise<AdoptStep> {
     await beginState(run, this, { renormalizes: true })
     await run.session.all(createRefused(this.on))
     return await goOn(run.session, this.on, 'fill', { page: 0, pages: 0 })
@@ -33,7 +33,7 @@ export class GuardedText extends TextWork {
    * Sweeps until no row is left. The next step is not stored: a run that stops there begins a new sweep, for refused
    * texts may have been corrected.
    */
-  async fill(run: Run): Promise<AdoptStep> {
+  async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, state } = this
     let page = state && state.page < (state.pages ?? 0) ? state.page : 0
@@ -50,7 +50,7 @@ export class GuardedText extends TextWork {
   }
 
   /** The guard takes over the new declaration. */
-  async guard(run: Run): Promise<AdoptStep> {
+  async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
     await refuseListed(run, this.target)
@@ -94,7 +94,7 @@ export class GuardedText extends TextWork {
  * @returns how many rows somebody else had locked
  */
 export async function normalizeAll(
-  run: Run,
+  run: WorkRun,
   target: Target,
   from: number,
   onBatch: (page: number, pages: number) => Promise<boolean> | boolean,

@@ -176,7 +176,7 @@ export class AdoptSession {
     if (this.cancelled < MOST_CANCELLED) return
     throw new AdoptionError(
       'interrupted',
-      `The statement was cancelled ${MOST_CANCELLED} times in succession (57014). Run the same command to continue.`,
+      `The statement was cancelled ${MOST_CANCELLED} times in succession (57014). WorkRun the same command to continue.`,
       error,
     )
   }
@@ -260,7 +260,7 @@ export class AdoptSession {
   /** @throws AdoptionError once the signal is aborted */
   interrupt(): void {
     if (this.manners.signal?.aborted !== true) return
-    throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to continue.')
+    throw new AdoptionError('interrupted', 'The adoption was stopped. WorkRun the same command to continue.')
   }
 
   /** Between two batches: others get their turn, and standbys catch up. */
@@ -355,7 +355,7 @@ export async function withSession<T>(
 }
 
 /** A command, and what it finds on its connection. */
-export interface Command<Found> {
+export interface TableCommand<Found> {
   readonly dataSource: DataSource
   readonly options: SessionOptions
   readonly seams: Seams
@@ -369,7 +369,7 @@ export interface Command<Found> {
  * @throws AdoptionError where another one does
  */
 export async function withTable<Found extends { readonly facts: AdoptionFacts }, T>(
-  { dataSource, options, seams, find }: Command<Found>,
+  { dataSource, options, seams, find }: TableCommand<Found>,
   work: (session: AdoptSession, found: Found) => Promise<T>,
 ): Promise<T> {
   return await withSession(dataSource, options, seams, async (session) => {

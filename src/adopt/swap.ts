@@ -1,5 +1,5 @@
 import { columnDrift } from '../schema/readiness'
-import { renormalized } from '../schema/rows'
+import { compareRows, nullChanges } from '../schema/rows'
 import { quote } from '../sql/identifier'
 import { tableName, textRules } from '../sql/text-table'
 import { isKernel } from '../sql/trigger-set'
@@ -32,7 +32,7 @@ export function refuseTarget(target: Target, begun: boolean): void {
   if (guarded !== 'other' || !note) return
   refuseColumns(target, note)
   // The guard that stands refuses texts by its own rules. So rows are normalized under the new one.
-  const [first] = renormalized(note, target.on.table)
+  const [first] = compareRows(note, note.digest, target.on.table).normalizers
   if (!first) return
   throw unsupportedChange(
     target,
@@ -48,13 +48,7 @@ export const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'sta
 function besideGuard(target: Target, note: GuardNote): Target {
   const { declaration, on: final, state } = target
   const nullable = new Set(state.columns.filter((one) => one.nullable).map(({ name }) => name))
-  const namesOf = (columns: readonly { readonly databaseName: string }[]): string[] =>
-    columns.map(({ databaseName }) => databaseName)
-  const texts = declaration.text.map(({ column }) => column)
-  const tightened = [...texts, ...declaration.scope].filter(
-    ({ isNullable, databaseName }) => !isNullable && nullable.has(databaseName),
-  )
-  const loosened = texts.filter(({ isNullable, databaseName }) => isNullable && !nullable.has(databaseName))
+  const { tightened, loosened } = nullChanges(declaration, (name) => nullable.has(name))
   const on = beside(final)
   const { hash, number, chained } = on.table
   const isRequired = state.columns.some(({ name }) => name === hash) && !nullable.has(hash)
@@ -79,8 +73,8 @@ function besideGuard(target: Target, note: GuardNote): Target {
         functions: functions.flatMap(({ schema, name, body }) => (isKernel(body) ? [] : [{ schema, name }])),
         triggers: triggers.map(({ name }) => name),
       },
-      loosened: namesOf(loosened),
-      tightened: namesOf(tightened),
+      loosened,
+      tightened,
     },
   }
 }
@@ -183,8 +177,8 @@ export function guardedAs({
   const note = noteOf({ declaration, state })
   if (!note) return 'none'
   const { table } = declaration
-  const same = textRules(note, note.digest) === textRules(table, table.digest.name)
-  if (!same || note.deleted !== table.deleted) return 'other'
+  const { texts, held } = compareRows(note, note.digest, table)
+  if (texts || held) return 'other'
   const { triggers } = guardIn(state, declaration, note)
   const isOn = triggers.length >= note.triggers.length && triggers.every(({ enabled }) => enabled)
   return isOn ? 'renormalized' : 'none'

@@ -1,6 +1,6 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { type Declaration, declarationsOf } from '../registry/registry'
+import { type ColumnMetadata, type Declaration, declarationsOf } from '../registry/registry'
 import { requireServer } from '../registry/typeorm'
 import { findDrift } from '../schema/readiness'
 import { wantedSets } from '../schema/table'
@@ -94,12 +94,12 @@ export async function findTable(
   const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS]))
   const { server, table: state } = await tableState(query, relation, sets)
   requireServer(server)
-  if (!state) throw missing(relation)
+  if (!state) throw noTable(relation)
   return { facts, state }
 }
 
-const missing = (relation: string): AdoptionError =>
-  new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+const noTable = (relation: string): AdoptionError =>
+  new AdoptionError('unsupported', `There is no table ${relation}. WorkRun your migrations first.`)
 
 /** How many rows, or groups of them, a message names. */
 export const KEYS_NAMED = 10
@@ -127,7 +127,7 @@ export async function refuseNullRows(
 
 /** @throws AdoptionError */
 function requireTable(relation: string, facts: AdoptionFacts | undefined): AdoptionFacts {
-  if (!facts) throw missing(relation)
+  if (!facts) throw noTable(relation)
   if (facts.kind === 'r') return facts
   const what = facts.kind === 'p' ? 'is partitioned' : 'is no table'
   throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. Use a migration.`)
@@ -142,7 +142,7 @@ export function requireAdoptable({ hidesRows, distributed, children }: AdoptionF
   if (distributed)
     throw new AdoptionError(
       'unsupported',
-      `${relation} cannot be adopted: Citus distributes it. Run undistribute_table() for it, then adopt it. ` +
+      `${relation} cannot be adopted: Citus distributes it. WorkRun undistribute_table() for it, then adopt it. ` +
         'With a text it may be distributed again; with names or numbers it may not (docs/scale.md).',
     )
   const [why, next] = hidesRows
@@ -165,8 +165,6 @@ function requiredColumns({ table, text, scope }: Declaration, metadata: EntityMe
     (name) => nullable.has(name) || (name === table.hash && !isThere(name)),
   )
 }
-
-type ColumnMetadata = Declaration['text'][number]['column']
 
 /** The texts of a row as they should be stored, or why one of them is refused. */
 type NormalizedTexts =

@@ -42,7 +42,7 @@ import {
   dropNumbered,
   fillPages,
   findChains,
-  findDuplicates,
+  countDuplicates,
   keepRefused,
   lockChains,
   numberChains,
@@ -65,7 +65,7 @@ import {
   planRequired,
   type RefusedRow,
   requireNotNull,
-  type Run,
+  type WorkRun,
   throughPlaces,
   type Work,
   type WorkState,
@@ -153,7 +153,7 @@ export abstract class TextWork implements Work {
 
   private async duplicates({ query }: AdoptSession): Promise<Duplicates> {
     const [row] = await query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
-      findDuplicates(this.on, KEYS_NAMED),
+      countDuplicates(this.on, KEYS_NAMED),
     )
     return {
       groups: Number(row?.groups ?? 0),
@@ -171,7 +171,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Columns and transitional triggers: from its commit on every row that is written has its hash. */
-  async begin(run: Run): Promise<AdoptStep> {
+  async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, hidden, state, required, swap } = this.target
     await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
@@ -198,7 +198,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Sweeps until no row is left: rows that somebody had locked are swept again. */
-  async fill({ session, counts, onProgress }: Run): Promise<AdoptStep> {
+  async fill({ session, counts, onProgress }: WorkRun): Promise<AdoptStep> {
     const { target, on } = this
     let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...this.state }
     for (let sweeps = 1; ; sweeps += 1) {
@@ -237,7 +237,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Rows of equal hash get numbers 0, 1, 2 …, duplicates too: so the index cannot fail. */
-  async number({ session, counts }: Run): Promise<AdoptStep> {
+  async number({ session, counts }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     await session.all(findChains(on))
     await throughPlaces(session, TEXT_BATCH, async (last, limit) => {
@@ -252,7 +252,7 @@ export class UnguardedText extends TextWork {
     return await goOn(session, on, 'index')
   }
 
-  async index({ session, onProgress }: Run): Promise<AdoptStep> {
+  async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     const { state, declaration } = this.target
     onProgress({ step: 'index', fraction: undefined, rows: 0 })
@@ -288,7 +288,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Added as NOT VALID, validated in one scan that blocks nobody, and then required. */
-  async check(run: Run): Promise<AdoptStep> {
+  async check(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, required } = this.target
     const mend = async (): Promise<AdoptStep> => {
@@ -300,7 +300,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** From the commit of its last transaction on no text is stored that stands there. */
-  async guard(run: Run): Promise<AdoptStep> {
+  async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { target } = this
     const { on, swap } = target
@@ -320,7 +320,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Some of the refused rows have been corrected or deleted by now. The others are deleted if the caller wants that. */
-  private async reviewRefused({ session, options }: Run): Promise<void> {
+  private async reviewRefused({ session, options }: WorkRun): Promise<void> {
     const { on, target } = this
     const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(on))
     const refused = rows.filter((row) => 'refused' in normalizeTexts(target.declaration.text, readTextsOf(target, row)))
@@ -344,7 +344,7 @@ export class UnguardedText extends TextWork {
    * What the old declaration allowed until its guard went becomes NOT NULL first: no row with NULL is written any more,
    * and those that are there stop the command.
    */
-  async clean(run: Run): Promise<AdoptStep> {
+  async clean(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, required } = this.target
     if (required.length > 0) {
@@ -427,7 +427,7 @@ export async function refusedRows(
 }
 
 /** @throws AdoptionError where texts are refused, unless the caller keeps them */
-export async function refuseListed({ session, options }: Run, target: Target): Promise<void> {
+export async function refuseListed({ session, options }: WorkRun, target: Target): Promise<void> {
   if (options.refused === 'keep') return
   const { total, first } = await refusedRows(session, target)
   if (total === 0) return
@@ -442,7 +442,7 @@ export async function refuseListed({ session, options }: Run, target: Target): P
 type Filled = Readonly<Record<'seen' | 'written', string | null>>
 
 /** Settles what clients wrote until so little is left that the lock has time for it. */
-async function settleMost({ session, onProgress }: Run, target: Target): Promise<void> {
+async function settleMost({ session, onProgress }: WorkRun, target: Target): Promise<void> {
   let before = Infinity
   for (let rounds = 1; ; rounds += 1) {
     const stuck = await settleAll(session, target)

@@ -7,7 +7,7 @@ import {
   AdoptionError,
   type AdoptionLock,
   type AdoptSession,
-  type Command,
+  type TableCommand,
   keepTriggersOut,
   ownTriggers,
   refuseTriggers,
@@ -56,7 +56,7 @@ export interface AdoptCounts {
 }
 
 /** One run of a command that adopts a text, names or a number. */
-export interface Run {
+export interface WorkRun {
   readonly session: AdoptSession
   readonly options: AdoptOptions
   readonly onProgress: (progress: AdoptProgress) => void
@@ -64,7 +64,7 @@ export interface Run {
 }
 
 /** The steps of an adoption. Each may be done again from its start, and gives the next one. */
-type Steps = Readonly<Partial<Record<AdoptStep, (run: Run) => Promise<AdoptStep>>>>
+type Steps = Readonly<Partial<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
 
 /** A text, names or a number, and the table that is to have them, as it was when the step began. */
 export interface Work extends Steps {
@@ -107,7 +107,7 @@ export interface Work extends Steps {
 /** Finds the table on a connection. */
 export type FindWork = (query: Query) => Promise<Work>
 
-type WorkCommand = Command<Work> & { readonly options: AdoptOptions }
+type WorkCommand = TableCommand<Work> & { readonly options: AdoptOptions }
 
 /** A row whose text is refused. */
 export interface RefusedRow {
@@ -150,7 +150,7 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
   const { find, options } = command
   return await withTable(command, async (session, work) => {
     const onProgress = options.onProgress ?? ((): void => {})
-    const run: Run = { session, options, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
+    const run: WorkRun = { session, options, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
     await work.prepare?.(session)
     const isReady = work.stands === 'ready' && work.state === undefined
     const unchanged = isReady && (await work.lacks?.(session.query)) !== true
@@ -171,7 +171,7 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
 
 /** Does one step after the other, each with the table as it is by then. */
 async function doSteps(
-  run: Run,
+  run: WorkRun,
   begun: Work,
   find: FindWork,
 ): Promise<{ readonly work: Work; readonly step: AdoptStep }> {
@@ -192,7 +192,7 @@ const isPast = (step: AdoptStep, until: AdoptStep | undefined, order: readonly A
   until !== undefined && order.indexOf(step) > order.indexOf(until)
 
 /** @throws AdoptionError where the steps cannot do it, or would fire triggers of the user's */
-async function beReady({ session, options: { userTriggers } }: Run, work: Work): Promise<void> {
+async function beReady({ session, options: { userTriggers } }: WorkRun, work: Work): Promise<void> {
   const { on, facts, state, said, stands, writes, writtenColumns: written = [] } = work
   const relation = tableName(on.table)
   work.refuse()
@@ -252,7 +252,7 @@ export async function storedState<State extends WorkState>(
 
 /** Notes in the database that the work has begun. */
 export async function beginState(
-  { session }: Run,
+  { session }: WorkRun,
   { on, rules }: Pick<Work, 'on' | 'rules'>,
   more: object,
 ): Promise<void> {
@@ -328,7 +328,7 @@ export async function throughPlaces(
  * @param check another one that is added and validated with them
  */
 export async function requireNotNull(
-  { session, onProgress }: Run,
+  { session, onProgress }: WorkRun,
   on: Adopting,
   columns: readonly string[],
   next: AdoptStep,

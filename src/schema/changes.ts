@@ -27,7 +27,7 @@ import { digests } from '../text/digest'
 import type { GuardNote } from '../triggers/guard'
 import { guardNotesOf, OTHER_DECLARATION } from '../triggers/plan'
 import { findDrift, indexOf, OTHER_ORDER, OTHER_ROWS, workDrift } from './readiness'
-import { type ColumnPair, dropRules, hasSameTexts, rebuild, renormalized, setColumnPairs } from './rows'
+import { type ColumnPair, compareRows, dropRules, rebuild, renormalized, setColumnPairs } from './rows'
 import {
   type ChangingTable,
   emit,
@@ -108,11 +108,8 @@ async function change(on: ChangingTable, declaration: Declaration, noted: RowsBe
     const rows = { ...after, digestName: after.digest.name }
     return await rebuild(on, declaration, isWhole(on, rows) ? rows : undefined)
   }
-  const isSame =
-    before.deleted === after.deleted &&
-    hasSameTexts(before, after) &&
-    renormalized(before, after).length === 0 &&
-    renormalized(after, before).length === 0
+  const { texts, held, normalizers } = compareRows(before, before.digestName, after)
+  const isSame = !texts && !held && normalizers.length === 0 && renormalized(after, before).length === 0
   if (!isWhole(on, before) || !isSame) return await rebuild(on, declaration, before)
   await changeComments(on, declaration)
   await renameConstraints(on, before, after)

@@ -325,33 +325,59 @@ async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash
 }
 
 /** Names the rows that stand against NOT NULL, which Postgres would not: on the way, or on the way back. */
-async function forbidNulls(on: ChangingTable, { table: rows, text, scope }: Declaration): Promise<Change[]> {
-  const back: Change[] = []
-  for (const { databaseName, isNullable } of [...text.map(({ column }) => column), ...scope]) {
-    const wasNullable = on.table.findColumnByName(databaseName)?.isNullable
-    if (wasNullable === true && !isNullable) {
-      const refusal = refuseNulls({ rows, primary: oldPrimaryKey(on) }, databaseName)
-      await emit(on.queryRunner, { up: [refusal], down: [] })
-    } else if (wasNullable === false && isNullable) {
-      back.push({ up: [], down: [refuseNulls({ rows, primary: primaryKey(on) }, databaseName)] })
-    }
+async function forbidNulls(on: ChangingTable, declaration: Declaration): Promise<Change[]> {
+  const { table: rows } = declaration
+  const { tightened, loosened } = nullChanges(declaration, (name) => on.table.findColumnByName(name)?.isNullable)
+  for (const name of tightened) {
+    await emit(on.queryRunner, { up: [refuseNulls({ rows, primary: oldPrimaryKey(on) }, name)], down: [] })
   }
-  return back
+  return loosened.map((name) => ({ up: [], down: [refuseNulls({ rows, primary: primaryKey(on) }, name)] }))
+}
+
+/** The rules of rows, as a declaration or the note of a guard has them. */
+type RowRules = Normalized & Pick<TextRows, 'scope' | 'nullable' | 'hash' | 'number' | 'chained' | 'deleted'>
+
+/** What differs between the rows that two declarations want. */
+export interface RowsDifference {
+  /** Rows have other texts, in other columns or scopes, or other hashes. */
+  readonly texts: boolean
+  /** Other rows hold their texts. */
+  readonly held: boolean
+  /** Columns whose texts the normalizer that is declared now may not have made. */
+  readonly normalizers: readonly Renormalized[]
 }
 
 /**
- * Whether both have the same texts in the same columns with the same digest. Which rows hold their texts is decided
- * elsewhere.
+ * Compares the rows of two declarations. A migration changes a small table by what this finds, and `adopt` a large one.
+ *
+ * @param digest the name of the one before
  */
-export const hasSameTexts = (before: RowsBefore, after: TextRows): boolean =>
-  textRules(before, before.digestName) === textRules(after, after.digest.name)
+export const compareRows = (before: RowRules, digest: string, after: TextRows): RowsDifference => ({
+  texts: textRules(before, digest) !== textRules(after, after.digest.name),
+  held: before.deleted !== after.deleted,
+  normalizers: renormalized(before, after),
+})
+
+/** Columns of texts and scope that become NOT NULL, and those that may be NULL from then on. */
+export function nullChanges(
+  { text, scope }: Pick<Declaration, 'text' | 'scope'>,
+  wasNullable: (column: string) => boolean | undefined,
+): { readonly tightened: readonly string[]; readonly loosened: readonly string[] } {
+  const columns = [...text.map(({ column }) => column), ...scope]
+  const which = (was: boolean): string[] =>
+    columns
+      .filter(({ databaseName, isNullable }) => isNullable === !was && wasNullable(databaseName) === was)
+      .map(({ databaseName }) => databaseName)
+  return { tightened: which(true), loosened: which(false) }
+}
 
 /**
  * Where softly deleted rows are to hold their texts again, on the way or on the way back, rows that then hold the same
  * are refused before TypeORM may drop the delete date.
  */
 async function forbidDuplicates(on: ChangingTable, before: RowsBefore, after: TextRows): Promise<Change[]> {
-  if (before.deleted === after.deleted || !hasSameTexts(before, after)) return []
+  const { held, texts } = compareRows(before, before.digestName, after)
+  if (!held || texts) return []
   const refusal = (primary: readonly string[]): string[] => [
     refuseDuplicates({ rows: { ...after, deleted: undefined }, primary }),
   ]

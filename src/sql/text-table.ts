@@ -195,6 +195,12 @@ export function sameChain(table: TextTable, left: string, right: string): string
   return [...sameScope(table, left, right), equal(field(left, table.hash), field(right, table.hash))]
 }
 
+/** The hash that a row should have: NULL where it has no text. */
+export function rowHash(table: Pick<TextTable, 'digest' | 'text' | 'nullable'>, row: string): string {
+  const hash = hashExpression(table, row)
+  return table.nullable ? `CASE WHEN ${textIsNull(table, row).join(' AND ')} THEN NULL ELSE ${hash} END` : hash
+}
+
 /** The scope's columns that differ, one predicate each; for an OR. They are NOT NULL. */
 export function differentScope({ scope }: Pick<TextTable, 'scope'>, left: string, right: string): string[] {
   return scope.map((name) => `(${equal(field(left, name), field(right, name))}) IS NOT TRUE`)

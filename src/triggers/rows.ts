@@ -5,12 +5,11 @@ import {
   equal,
   EQUALS,
   field,
-  hashExpression,
   isFreed,
   isLive,
   op,
+  rowHash,
   tableName,
-  textIsNull,
   type TextRows,
   type TextTable,
 } from '../sql/text-table'
@@ -202,11 +201,8 @@ const heldRows = (rows: TextRows): string =>
   [`(${equal('t.tableoid', ownTable(rows))} OR NOT plain)`, ...isLive(rows, 't')].join(' AND ')
 
 /** Every row as `t`, with the hash that it should have as `h.hash`: NULL for a row without a text. */
-function withHash(rows: TextRows): string {
-  const hash = hashExpression(rows, 't')
-  const made = rows.nullable ? `CASE WHEN ${textIsNull(rows, 't').join(' AND ')} THEN NULL ELSE ${hash} END` : hash
-  return `${tableName(rows)} AS t\n       CROSS JOIN LATERAL (SELECT ${made} AS hash) AS h`
-}
+const withHash = (rows: TextRows): string =>
+  `${tableName(rows)} AS t\n       CROSS JOIN LATERAL (SELECT ${rowHash(rows, 't')} AS hash) AS h`
 
 /** Refuses rows that hold NULL in a column that is about to be NOT NULL, and names them. */
 export function refuseNulls({ rows, primary }: RebuiltTable, column: string): string {

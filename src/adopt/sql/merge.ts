@@ -356,7 +356,7 @@ export const READ_COLUMNS: string = `SELECT a.attname AS name FROM pg_catalog.pg
  WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''`
 
 /** A table whose rows are known by their primary key. */
-export interface KeyedTable {
+export interface MergedTable {
   readonly oid: string
   readonly schema: string
   readonly table: string
@@ -385,7 +385,7 @@ export const READ_KEYED: string = `SELECT pg_catalog.jsonb_build_object('oid', c
  WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
 /** The row of a key that is given as text[]. */
-const isRow = ({ primary, types }: KeyedTable, row: string, key: string): string =>
+const isRow = ({ primary, types }: MergedTable, row: string, key: string): string =>
   primary
     .map(
       (name, index) =>
@@ -413,9 +413,9 @@ const refers = (reference: Reference, row: string, to: string): string =>
  * whether they differ in nothing but key and reference.
  */
 export function findConflicts(
-  parent: KeyedTable,
+  parent: MergedTable,
   reference: Reference,
-  child: KeyedTable,
+  child: MergedTable,
   columns: readonly string[],
 ): string {
   const clash = columns.map((name) => {
@@ -434,12 +434,12 @@ export function findConflicts(
 }
 
 /** Whether the row $2 refers to the row $1. */
-export const refersItself = (table: KeyedTable, reference: Reference): string =>
+export const refersItself = (table: MergedTable, reference: Reference): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')} ` +
   `WHERE ${isRow(table, 'l', '$1')} AND ${refers(reference, 't', 'l')}`
 
 /** Turns references to the row $1 to the row $2; $3 is the text, $4 the reference, for the log. */
-export function turn(on: Held, parent: KeyedTable, reference: Reference): string {
+export function turn(on: Held, parent: MergedTable, reference: Reference): string {
   const set = reference.columns.map(
     (name, index) => `${quote(name)} = ${field('t', reference.referenced[index] ?? '')}`,
   )
@@ -452,7 +452,7 @@ SELECT $3::pg_catalog.text, $1::pg_catalog.text[], $2::pg_catalog.text[], $4::pg
 }
 
 /** Keeps the row $1 whole and deletes it; $2 is the one that stays, $3 the text, $4 the table, for the log. */
-export const logAndDelete = (on: Held, table: KeyedTable): string[] => [
+export const logAndDelete = (on: Held, table: MergedTable): string[] => [
   `INSERT INTO ${merges(on)} (guard, old, kept, reference, data)
 SELECT $3::pg_catalog.text, $1::pg_catalog.text[], $2::pg_catalog.text[], $4::pg_catalog.jsonb, pg_catalog.to_jsonb(r)
   FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`,

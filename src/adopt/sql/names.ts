@@ -39,7 +39,7 @@ export interface NamedTable extends OrderedTable {
 /** Rows that go into it are claimed for, and go out again: a client may not write a held name, a trigger may. */
 const batchOf = (on: Adopting): string => objectOf(on, 'batch')
 /** Rows that are to be looked at again, by `key`, in the order of `seq`; `kind` is `locked`, `clash` or `refused`. */
-const leftOf = (on: Adopting): string => objectOf(on, 'left')
+const leftRowsOf = (on: Adopting): string => objectOf(on, 'left')
 /** What goes into it says which names are taken from all rows of the table: those whose id is after `low`, to `high`. */
 const releasedOf = (on: Adopting): string => objectOf(on, 'released')
 const FUNCTIONS = ['claim', 'release'] as const
@@ -49,7 +49,7 @@ export const nameColumnsOf = ({ holder }: NamedTable): string[] => holder.names.
 /** What only the adoption needs; without a lock on the table itself. */
 export function createClaims(on: NamedTable): string[] {
   const { holder } = on
-  const [batch, left, released] = [batchOf(on), leftOf(on), releasedOf(on)]
+  const [batch, left, released] = [batchOf(on), leftRowsOf(on), releasedOf(on)]
   const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])].map((name) => field('t', name))
   const source = (suffix: (typeof FUNCTIONS)[number], body: string) => ({
     schema: on.table.schema,
@@ -82,7 +82,7 @@ export function createClaims(on: NamedTable): string[] {
 }
 
 export const dropClaims = (on: NamedTable): string[] => [
-  `DROP TABLE IF EXISTS ${[batchOf(on), leftOf(on), releasedOf(on)].join(', ')}`,
+  `DROP TABLE IF EXISTS ${[batchOf(on), leftRowsOf(on), releasedOf(on)].join(', ')}`,
   dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
 
@@ -90,7 +90,7 @@ const fieldsOf = ({ holder: { of } }: NamedTable, row: string, columns: readonly
   columns.map((column) => nameField(of, row, column)).join(', ')
 
 const noteClash = (on: NamedTable): string => `
-          INSERT INTO ${leftOf(on)} (key, property, kind, holder, holder_property, holder_key)
+          INSERT INTO ${leftRowsOf(on)} (key, property, kind, holder, holder_property, holder_key)
           SELECT one.key, one.property, 'clash', ${fieldsOf(on, 'n', ['holder', 'property', 'key'])}
           FROM ${namesTableOf(on.holder)} AS n WHERE ${equal(nameField(on.holder.of, 'n', 'id'), 'found_id')};`
 
@@ -181,7 +181,7 @@ export const lockRows = (on: NamedTable, limit: number, after: boolean): string 
 
 /** Notes rows that were passed over: $1 are the spots of the others, then come the keys as above. */
 export const noteLocked = (on: NamedTable, after: boolean): string =>
-  `INSERT INTO ${leftOf(on)} (key, kind)
+  `INSERT INTO ${leftRowsOf(on)} (key, kind)
 SELECT ${holderKey(on.holder, 't')}, 'locked' FROM ${own(on)}
  WHERE ${[...withinKeys(on, 2, after), 't.ctid OPERATOR(pg_catalog.<>) ALL ($1::pg_catalog.tid[])'].join(' AND ')}`
 
@@ -203,7 +203,7 @@ export function writeNames(on: NamedTable): string {
 
 /** Notes the rows at the spots $1: their kinds $2, columns $3 and reasons $4, and who has the name: $5, $6, $7. */
 export const noteRows = (on: NamedTable): string =>
-  `INSERT INTO ${leftOf(on)} (key, kind, property, reason, holder, holder_property, holder_key)
+  `INSERT INTO ${leftRowsOf(on)} (key, kind, property, reason, holder, holder_property, holder_key)
 SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.holder_property, c.holder_key::pg_catalog.jsonb
   FROM ${unnest(['$1::pg_catalog.tid[]', ...[2, 3, 4, 5, 6, 7].map((index) => `$${index}::pg_catalog.text[]`)])}
     AS c (spot, kind, property, reason, holder, holder_property, holder_key)
@@ -215,11 +215,11 @@ export const deleteNamedRows = (on: NamedTable): string =>
 
 /** The last note that there is now. */
 export const lastNote = (on: NamedTable): string =>
-  `SELECT coalesce(pg_catalog.max(l.seq), 0)::pg_catalog.text AS seq FROM ${leftOf(on)} AS l`
+  `SELECT coalesce(pg_catalog.max(l.seq), 0)::pg_catalog.text AS seq FROM ${leftRowsOf(on)} AS l`
 
 /** Takes the first notes up to $1, of which at most $2. */
 export const takeNotes = (on: NamedTable): string => {
-  const left = leftOf(on)
+  const left = leftRowsOf(on)
   return `WITH taken AS (DELETE FROM ${left} AS l WHERE l.seq OPERATOR(pg_catalog.=) ANY (ARRAY(
   SELECT o.seq FROM ${left} AS o WHERE o.seq OPERATOR(pg_catalog.<=) $1::pg_catalog.int8 ORDER BY o.seq LIMIT $2::pg_catalog.int8))
 RETURNING l.key::pg_catalog.text AS key)
@@ -235,7 +235,7 @@ export const lockKeys = (on: NamedTable): string =>
 
 /** Notes rows with the keys $1, as JSON, where there are such rows. */
 export const noteKeys = (on: NamedTable): string =>
-  `INSERT INTO ${leftOf(on)} (key, kind)
+  `INSERT INTO ${leftRowsOf(on)} (key, kind)
 SELECT l.key, 'locked' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
  WHERE EXISTS (SELECT FROM ${own(on)} WHERE ${joinedByKey(on)})`
 
@@ -244,11 +244,11 @@ export const readLeft = (on: NamedTable, limit: number): string =>
   `SELECT l.* FROM (
   SELECT DISTINCT ON (l.kind, l.key, l.property) l.kind, l.key::pg_catalog.text AS key, l.property, l.reason, l.holder,
     l.holder_property, l.holder_key::pg_catalog.text AS holder_key
-    FROM ${leftOf(on)} AS l ORDER BY l.kind, l.key, l.property, l.seq DESC) AS l
+    FROM ${leftRowsOf(on)} AS l ORDER BY l.kind, l.key, l.property, l.seq DESC) AS l
  LIMIT ${limit}`
 
 /** How many notes of each kind there are. */
 export const countLeft = (on: NamedTable): string =>
-  `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftOf(on)} AS l GROUP BY l.kind`
+  `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftRowsOf(on)} AS l GROUP BY l.kind`
 
 export const analyzeNames = ({ names }: NamedTable): string => `ANALYZE ${names}`

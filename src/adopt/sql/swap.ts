@@ -132,14 +132,14 @@ END
 `
 }
 
-const TRIGGERS = ['follow_insert', 'follow_update'] as const
+const FOLLOW_TRIGGERS = ['follow_insert', 'follow_update'] as const
 
 const dropFollowing = (on: Held): string[] =>
-  TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`)
+  FOLLOW_TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`)
 
 /** From their commit on every row that gets a text is noted. */
 export function beginFollowing(on: AdoptedTable): string[] {
-  const [insert, update] = TRIGGERS.map((one) => quote(nameOf(on, one)))
+  const [insert, update] = FOLLOW_TRIGGERS.map((one) => quote(nameOf(on, one)))
   const run = `FOR EACH ROW EXECUTE FUNCTION ${objectOf(on, 'follow')}()`
   const other = `NOT (${sameTexts(on, 'OLD', 'NEW').join(' AND ')})`
   return [
@@ -165,7 +165,7 @@ export const findFollowing = (on: Held): string =>
  */
 export const findLeft = (on: Pick<Adopting, 'table'>): string =>
   `SELECT ${HAS_TURN} AS running, EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
-    AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
+    AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${FOLLOW_TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
 
 /** The first $1 notes, each with its row as it is by now; without `spot` where the row is gone. */
 export const readWritten = (on: AdoptedTable): string =>

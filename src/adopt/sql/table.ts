@@ -62,16 +62,16 @@ export interface OrderedTable extends Adopting {
   readonly types: readonly string[]
 }
 
-const keysOf = ({ primary }: Adopting): string[] => primary.map((name) => field('t', name))
+const keyFields = ({ primary }: Adopting): string[] => primary.map((name) => field('t', name))
 
 /** The condition that the key of a row is after a given one, or up to it, whose parts are parameters from $first on. */
 export const compareKey = (on: OrderedTable, operator: '>' | '<=', first: number): string =>
-  `ROW(${keysOf(on).join(', ')}) OPERATOR(pg_catalog.${operator}) ` +
+  `ROW(${keyFields(on).join(', ')}) OPERATOR(pg_catalog.${operator}) ` +
   `ROW(${on.types.map((type, index) => `$${first + index}::${type}`).join(', ')})`
 
 /** The parts of the key as `k0`, …. */
 export const keyTexts = (on: Adopting): string[] =>
-  keysOf(on).map((key, index) => `${key}::pg_catalog.text AS k${index}`)
+  keyFields(on).map((key, index) => `${key}::pg_catalog.text AS k${index}`)
 
 /** Locks the first rows in key order, but for those that somebody else has locked. */
 export const lockInOrder = (
@@ -82,7 +82,7 @@ export const lockInOrder = (
 ): string =>
   `SELECT t.ctid::pg_catalog.text AS spot, ${[...keyTexts(on), ...columns].join(', ')}
   FROM ${own(on)} WHERE ${where.join(' AND ')}
- ORDER BY ${keysOf(on).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
+ ORDER BY ${keyFields(on).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
 
 /** The adoptions of the table's schema, as SQL. */
 export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
@@ -227,7 +227,7 @@ export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drop
  */
 export function leave(on: Held, lookup?: string): string[] {
   const { table } = on
-  const filled = table.text.length + table.scope.length + HIDDEN
+  const filled = table.text.length + table.scope.length + HIDDEN_COLUMNS
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
     ...endAdoption(on),
@@ -238,7 +238,7 @@ export function leave(on: Held, lookup?: string): string[] {
 }
 
 /** Hash, number and flag. */
-const HIDDEN = 3
+const HIDDEN_COLUMNS = 3
 
 /** The kinds of lock that a step asks for. */
 export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'

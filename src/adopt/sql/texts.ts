@@ -1,5 +1,5 @@
 import { literal, quote, unnest } from '../../sql/identifier'
-import { bytewise, field, hashExpression, isFreed, isLive, tableName, textIsNull } from '../../sql/text-table'
+import { bytewise, field, hashExpression, isFreed, isLive, rowHash, tableName, textIsNull } from '../../sql/text-table'
 import { makeFunctions, type OwnedFunction } from '../../sql/trigger-set'
 import {
   type AdoptedTable,
@@ -91,7 +91,7 @@ export function fillPages(on: AdoptedTable, pages: Pages, wanted: Wanted, change
   return `WITH seen AS (SELECT pg_catalog.count(*) AS n FROM ${own(on)} WHERE ${where}),
 held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE ${where} ${lock}),
 written AS (
-  UPDATE ${own(on)} SET ${hash} = ${table.nullable ? `CASE WHEN ${textIsNull(table, 't').join(' AND ')} THEN NULL ELSE ${hashExpression(table, 't')} END` : hashExpression(table, 't')}
+  UPDATE ${own(on)} SET ${hash} = ${rowHash(table, 't')}
     FROM held WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND ${inPages(pages)} RETURNING 1),
 ${changes ? `${fillChanged(on, pages, wanted, lock)},\n` : ''}stored AS (
   UPDATE ${adoptions(on)} AS a SET state = a.state OPERATOR(pg_catalog.||) $2::pg_catalog.jsonb
@@ -143,14 +143,14 @@ export const primaryKeyAsJson = ({ primary }: Pick<Adopting, 'primary'>, row: st
 
 /** Notes rows whose texts are refused; $1 are their spots, $2 the reasons. */
 export const noteRefused = (on: AdoptedTable): string =>
-  `INSERT INTO ${refusedOf(on)} (${keyColumns(on)}, reason)
+  `INSERT INTO ${refusedOf(on)} (${keyParts(on)}, reason)
 SELECT ${on.primary.map((name) => field('t', name)).join(', ')}, r.reason
   FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.text[]'])} AS r (spot, reason)
   JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) r.spot
  WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
-ON CONFLICT (${keyColumns(on)}) DO UPDATE SET reason = excluded.reason`
+ON CONFLICT (${keyParts(on)}) DO UPDATE SET reason = excluded.reason`
 
-const keyColumns = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
+const keyParts = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
 
 const refusedKey = ({ primary }: AdoptedTable): string => {
   const pairs = primary.map((name, index) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, r.k${index}`)
@@ -161,7 +161,7 @@ const refusedKey = ({ primary }: AdoptedTable): string => {
 export const readRefused = (on: AdoptedTable, limit: number): string => {
   return (
     `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
-    `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyColumns(on)} LIMIT ${limit}`
+    `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${limit}`
   )
 }
 
@@ -187,7 +187,7 @@ export const createRefused = (on: AdoptedTable): string[] => [
   `DROP TABLE IF EXISTS ${refusedOf(on)}`,
   `CREATE TABLE ${refusedOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')}, ` +
     `''::pg_catalog.text AS reason FROM ${tableName(on.table)} AS t WITH NO DATA`,
-  `ALTER TABLE ${refusedOf(on)} ADD PRIMARY KEY (${keyColumns(on)})`,
+  `ALTER TABLE ${refusedOf(on)} ADD PRIMARY KEY (${keyParts(on)})`,
   ...ownAlone(on, [refusedOf(on)]),
 ]
 
@@ -356,7 +356,7 @@ INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered`
 }
 
 /** Rows that hold the same text: groups, surplus rows, the largest group, and the keys of the first ones. */
-export function findDuplicates(on: AdoptedTable, limit: number): string {
+export function countDuplicates(on: AdoptedTable, limit: number): string {
   const { table } = on
   const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
   const named = [
@@ -392,7 +392,7 @@ export function createObjects(on: AdoptedTable): string[] {
       `ADD numbered pg_catalog.bool NOT NULL DEFAULT false`,
     ...createRefused(on),
     ...ownAlone(on, [numbersOf(on), queueOf(on)]),
-    ...makeFunctions({ fresh: [functionOf(on, 'place', placeBody(on)), functionOf(on, 'note', noteBody(on))] }),
+    ...makeFunctions({ fresh: [functionOf(on, 'place', placingBody(on)), functionOf(on, 'note', noteBody(on))] }),
   ]
 }
 
@@ -412,13 +412,13 @@ const same = (left: string, right: string): string =>
 export const sameTexts = (on: Held, left: string, right: string): string[] =>
   on.table.text.map(({ name }) => same(bytewise(left, name), bytewise(right, name)))
 
-const sameScopes = ({ table }: Held): string[] =>
+const sameScopeColumns = ({ table }: Held): string[] =>
   table.scope.map((name) => same(field('OLD', name), field('NEW', name)))
 
-const sameHash = ({ table }: Held): string => same(field('OLD', table.hash), field('NEW', table.hash))
+const keepsHash = ({ table }: Held): string => same(field('OLD', table.hash), field('NEW', table.hash))
 
 /** Every row that a client writes has its hash at once, and a number of its own until the queue comes to its chain. */
-function placeBody(on: AdoptedTable): string {
+function placingBody(on: AdoptedTable): string {
   const { table } = on
   const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
   const set = (value: string, place: string): string =>
@@ -447,7 +447,7 @@ function noteBody(on: AdoptedTable): string {
     `${number('NEW')} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`,
     `(TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR ${number('OLD')} OPERATOR(pg_catalog.<>) ${number('NEW')})`,
   ]
-  const stayed = [...sameScopes(on), sameHash(on), ...isLive(table, 'NEW')]
+  const stayed = [...sameScopeColumns(on), keepsHash(on), ...isLive(table, 'NEW')]
   const left = [
     `TG_OP OPERATOR(pg_catalog.<>) 'INSERT'`,
     field('OLD', table.chained),
@@ -472,7 +472,7 @@ function createTriggers(on: AdoptedTable): string[] {
     `CREATE TRIGGER ${quote(nameOf(on, suffix))} ${event} ON ${tableName(table)} FOR EACH ROW ` +
     `${when === undefined ? '' : `WHEN (${when}) `}EXECUTE FUNCTION ${objectOf(on, run)}()`
   const [oldHash, newHash] = [field('OLD', table.hash), field('NEW', table.hash)]
-  const stayed = [...sameTexts(on, 'OLD', 'NEW'), ...sameScopes(on), sameHash(on)].join(' AND ')
+  const stayed = [...sameTexts(on, 'OLD', 'NEW'), ...sameScopeColumns(on), keepsHash(on)].join(' AND ')
   const restored =
     table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
   // The backfill brings the hash of a row that has none, and a number that it knows to be right.

@@ -255,3 +255,32 @@ test('a user trigger does not run for the rows that are written', async () => {
   expect((await client.query(`select from page where title = 'touched'`)).rowCount).toBe(0)
   expect(await violationsOf(dataSource, Page)).toEqual([])
 })
+
+const everything = async (): Promise<string[]> =>
+  (
+    await client.query<{ name: string }>(
+      `select 'relation ' || relname as name from pg_class
+        where relnamespace = 'public'::regnamespace and relname !~ '^unique_text_adoptions'
+       union all select 'function ' || proname from pg_proc where pronamespace = 'public'::regnamespace
+       union all select 'trigger ' || tgname from pg_trigger where tgrelid = 'page'::regclass
+       union all select 'constraint ' || conname from pg_constraint where conrelid = 'page'::regclass
+       union all select 'column ' || attname || attnotnull from pg_attribute
+                  where attrelid = 'page'::regclass and attnum > 0 and not attisdropped
+       union all select 'state ' || guard from unique_text_adoptions order by 1`,
+    )
+  ).rows.map(({ name }) => name)
+
+test.each(['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean'] as const)(
+  'abandon after the step %s leaves the table alone',
+  async (until) => {
+    const Page = page({ normalize: lowerCase(), lookup: 'hash' })
+    await plainTable(`select 1, 'Text ' || i / 2, null from generate_series(1, 50) as i`)
+    await client.query('create table unique_text_adoptions (guard text primary key, state jsonb not null)')
+    const before = await everything()
+    const dataSource = await open(Page)
+    await adopt(dataSource, Page, { until })
+    expect(await everything()).not.toEqual(before)
+    await abandon(dataSource, Page)
+    expect(await everything()).toEqual(before)
+  },
+)
