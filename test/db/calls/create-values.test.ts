@@ -11,6 +11,8 @@ import {
   TransactionAbortedError,
   UniqueText,
 } from '../../../src'
+import { entityTextOf } from '../../../src/calls/entity-text'
+import { PreparedMany } from '../../../src/calls/many'
 import { trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { column, embedded, entity, plain, text, toOne } from '../../support/entity'
@@ -456,4 +458,21 @@ test('AfterInsert hears of the entity that BeforeInsert has seen, which is the r
   const results = [entity, entity, many && 'entity' in many && many.entity, many && 'entity' in many && many.entity]
   expect(seen).toHaveLength(4)
   for (const [index, one] of seen.entries()) expect(one).toBe(results[index])
+})
+
+test('rows about which a look-up says nothing are completed too, beside rows that are complete', async () => {
+  const { manager } = await db.dataSource([Page, Author])
+  const create = ({ url }: { readonly url: string }): object => {
+    // Without this row, the batches that write are others than those that look.
+    if (url === 'refused') throw new RangeError('refused')
+    return { title: `of ${url}` }
+  }
+  const rows = new PreparedMany<Page>(entityTextOf(manager, Page, undefined), undefined, { create, batchRows: 3 })
+  const urls = Array.from({ length: 16 }, (_, index) => `u${index}`)
+  // One look-up fails for a site that is no number.
+  await rows.addAll([{ url: 'refused' }, ...urls.map((url) => ({ url })), { url: 'x', site: 'x' as never }])
+  const [refused, ...results] = await rows.run(manager)
+  expect(refused).toMatchObject({ error: { name: 'RangeError' } })
+  const titles = results.map((one) => ('entity' in one ? one.entity.title : one.error.name))
+  expect(titles).toEqual([...urls.map((url) => `of ${url}`), 'QueryFailedError'])
 })

@@ -139,3 +139,26 @@ test('a full chain is refused with a clear error, and the transaction stays usab
     expect(await inner.count(Crowded)).toBe(20)
   })
 })
+
+test('columns whose names hold line breaks have statements of their own', async () => {
+  @Entity()
+  class Lines {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText() text!: string
+    @Column({ type: 'text', nullable: true, name: 'x' }) first!: string | null
+    @Column({ type: 'text', nullable: true, name: 'y' }) second!: string | null
+    @Column({ type: 'text', nullable: true, name: 'x\ny' }) both!: string | null
+  }
+  const { manager } = await db.dataSource([Lines])
+  await findOrCreate(manager, Lines, { text: 'a', first: '1', second: '2' })
+  await findOrCreate(manager, Lines, { text: 'b', both: '3' })
+  await findOrCreateMany(manager, Lines, [{ text: 'c', first: '4', second: '5' }])
+  await findOrCreateMany(manager, Lines, [{ text: 'd', both: '6' }])
+  const stored = await manager.find(Lines, { order: { text: 'ASC' } })
+  expect(stored.map(({ first, second, both }) => [first, second, both])).toEqual([
+    ['1', '2', null],
+    [null, null, '3'],
+    ['4', '5', null],
+    [null, null, '6'],
+  ])
+})
