@@ -5,9 +5,9 @@ import type { BatchRow } from '../sql/batch'
 import { insertColumns, type Statement } from '../sql/find'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
 import { hasObjects, parameterText } from '../sql/types'
-import type { ReadyText } from './entity-text'
+import type { ReadyText, Updates } from './entity-text'
 import { type RequestedRow, type RowValues, updateOf } from './row-values'
-import { batchStatementOf, NO_DEFAULTS, rowShape, statementsOf, type Updates } from './statements'
+import { batchStatementOf, NO_DEFAULTS, rowShape, statementsOf } from './statements'
 
 /** Rows in one statement: enough that the round trip does not count, few enough that two at once share a call's work. */
 const BATCH_ROWS = 1_000

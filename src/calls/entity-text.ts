@@ -59,6 +59,15 @@ export interface EntityText extends EntityColumns {
   /** How `others` are read from an object: by a property of it, or by TypeORM where that is undefined. */
   readonly properties: readonly (string | undefined)[]
   readonly readyTexts: WeakMap<ReadyTable, ReadyText>
+  /** What an upsert changes, by its options. */
+  readonly updates: Map<string, Updates>
+}
+
+/** What an upsert does to a row that is there. */
+export interface Updates {
+  /** Database names of the columns that it takes over from the values, where these bring them. */
+  readonly columns: ReadonlySet<string>
+  readonly skipUnchanged: boolean
 }
 
 /** An `EntityText` whose table was found ready. What was seen of the table decides what its statements look like. */
@@ -215,6 +224,7 @@ function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declar
     ),
     otherTexts: declarationsOf(metadata).filter((one) => one !== declaration),
     readyTexts: new WeakMap(),
+    updates: new Map(),
   }
 }
 

@@ -28,7 +28,7 @@ import {
   scopeOrder,
 } from './batches'
 import { type DeletedOption, Progress, type ProgressOptions } from './call-options'
-import { type EntityText, onTable, type ReadyText, readyText } from './entity-text'
+import { type EntityText, onTable, type ReadyText, readyText, type Updates } from './entity-text'
 import {
   finish,
   finishes,
@@ -49,7 +49,6 @@ import {
   withCreated,
   withUpdate,
 } from './row-values'
-import type { Updates } from './statements'
 import { type RowError, toRowError, withPromised } from './values'
 
 /** What to do with rows that are missing, found, or found deleted. */

@@ -19,7 +19,7 @@ import {
 import { Attempts } from './attempts'
 import { type BatchRules, findQuery, groupBy, inBatches } from './batches'
 import type { DeletedOption } from './call-options'
-import type { EntityText, ReadyText } from './entity-text'
+import type { EntityText, ReadyText, Updates } from './entity-text'
 import {
   afterInsert,
   afterUpdate,
@@ -41,7 +41,7 @@ import {
   withOnly,
   withOthersOf,
 } from './row-values'
-import { statementsOf, type Updates, upsertStatementsOf } from './statements'
+import { statementsOf, upsertStatementsOf } from './statements'
 import { withPromised } from './values'
 
 /** A row, and how it came about. */

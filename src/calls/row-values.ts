@@ -5,9 +5,9 @@ import { type ColumnMetadata, declarationsOf } from '../registry/registry'
 import type { StoredRow } from '../sql/find'
 import { hashOfTexts } from '../sql/text-table'
 import { parameterText } from '../sql/types'
-import type { EntityText } from './entity-text'
+import { cached, type EntityText, type Updates } from './entity-text'
 import { beforeInsert, listensToInsert } from './hydrate'
-import { changedTexts, NO_OTHERS, type Updates } from './statements'
+import { changedTexts, NO_OTHERS } from './statements'
 import {
   givenTexts,
   insertValue,
@@ -270,14 +270,16 @@ export function updatesOf(
   listed: readonly string[] | undefined,
   skipUnchanged: boolean,
 ): Updates {
-  const columns = listed
-    ? listed.flatMap((property) => listedColumns(entityText, property))
-    : // The row may be an entity that was loaded, with the dates of another moment. The update date moves by itself, and
-      // a deleted row must not be restored by accident.
-      entityText.others.filter(
-        (column) => !column.isUpdateDate && !column.isDeleteDate && mayUpdate(entityText, column),
-      )
-  return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
+  return cached(entityText.updates, [String(skipUnchanged), listed ? 'listed' : 'all', ...(listed ?? [])], () => {
+    const columns = listed
+      ? listed.flatMap((property) => listedColumns(entityText, property))
+      : // The row may be an entity that was loaded, with the dates of another moment. The update date moves by itself, and
+        // a deleted row must not be restored by accident.
+        entityText.others.filter(
+          (column) => !column.isUpdateDate && !column.isDeleteDate && mayUpdate(entityText, column),
+        )
+    return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
+  })
 }
 
 /** The columns that this row changes; none: it is only found. */

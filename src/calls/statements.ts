@@ -13,14 +13,14 @@ import {
 } from '../sql/find'
 import { createStatement, updateSpreadStatement } from '../sql/spread'
 import { type UpdateShape, upsertManyStatement, upsertStatement } from '../sql/upsert'
-import { cached, type EntityText, type ReadyText, type RowStatements, type UpsertStatements } from './entity-text'
-
-/** What an upsert does to a row that is there. */
-export interface Updates {
-  /** Database names of the columns that it takes over from the values, where these bring them. */
-  readonly columns: ReadonlySet<string>
-  readonly skipUnchanged: boolean
-}
+import {
+  cached,
+  type EntityText,
+  type ReadyText,
+  type RowStatements,
+  type Updates,
+  type UpsertStatements,
+} from './entity-text'
 
 /** Rows that bring nothing but their key share this list: of thousands, each would count. */
 export const NO_OTHERS: readonly string[] = []

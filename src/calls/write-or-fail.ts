@@ -174,10 +174,8 @@ async function takenOfKeys(
     const one = requested[key]
     const row = one?.rows[index]
     if (!one || !row) return []
-    const by = holder
-      ? { id: idOf(root, holder), ...(deleted ? { deleted } : {}) }
-      : { id: undefined, repeated: true as const }
-    return [{ entity: row.metadata.name, property: one.key.name, row: row.row, ...by }]
+    const what = { entity: row.metadata.name, property: one.key.name, row: row.row }
+    return [{ ...what, ...takenBy(root, holder, deleted) }]
   })
 }
 
@@ -339,17 +337,17 @@ function takenParameters(group: readonly RequestedText[]): (string | boolean | n
   ]
 }
 
-function takenText({ entityText, row }: RequestedText, { holder, deleted, repeated }: WantedRow): TakenText {
+function takenText({ entityText, row }: RequestedText, { holder, deleted }: WantedRow): TakenText {
   const { name, metadata, target } = entityText.declaration
   // In single table inheritance the class that declares the text: the holder may be of another than was asked.
   const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
-  const id = holder && idOf(entityText.metadata, holder)
-  return {
-    entity: declaring.name,
-    property: name,
-    id,
-    row,
-    ...(deleted ? { deleted } : {}),
-    ...(repeated && !holder ? { repeated } : {}),
-  }
+  return { entity: declaring.name, property: name, row, ...takenBy(entityText.metadata, holder, deleted) }
 }
+
+/** Who holds what is taken: a stored row, by its primary key, or else an earlier row of the call. */
+const takenBy = (
+  metadata: EntityMetadata,
+  holder: readonly unknown[] | undefined,
+  deleted: boolean,
+): Pick<TakenText, 'id' | 'deleted' | 'repeated'> =>
+  holder ? { id: idOf(metadata, holder), ...(deleted ? { deleted } : {}) } : { id: undefined, repeated: true }
