@@ -421,30 +421,23 @@ $guard$`)
   }
 
   public async down(queryRunner: QueryRunner): Promise<void> {
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_place_insert" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_place_update" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_rest" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_settle_insert" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_settle_update" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_settle_delete" ON "urls"`)
-    await queryRunner.query(`DO $guard$
-BEGIN
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
-    WHERE g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('"unique_text_settle_v1"()')) THEN
-    DROP FUNCTION IF EXISTS "unique_text_settle_v1"();
-  END IF;
-END
-$guard$`)
-    await queryRunner.query(`DO $guard$
-BEGIN
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
-    WHERE g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('"unique_text_place_v1"()')) THEN
-    DROP FUNCTION IF EXISTS "unique_text_place_v1"();
-  END IF;
-END
-$guard$`)
-    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"()`)
     await queryRunner.query(`DROP INDEX "public"."url_unique_index"`)
     await queryRunner.query(`DROP TABLE "urls"`)
+    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"()`)
+    await queryRunner.query(`DO $guard$
+DECLARE
+  one pg_catalog.regprocedure;
+BEGIN
+  FOR one IN
+    SELECT f.oid FROM pg_catalog.pg_proc AS f
+    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+        pg_catalog.to_regprocedure('"unique_text_place_v1"()'),
+        pg_catalog.to_regprocedure('"unique_text_settle_v1"()')
+      ]) AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g WHERE g.tgfoid OPERATOR(pg_catalog.=) f.oid)
+  LOOP
+    EXECUTE pg_catalog.format('DROP FUNCTION %s', one);
+  END LOOP;
+END
+$guard$`)
   }
 }

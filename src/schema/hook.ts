@@ -118,7 +118,8 @@ async function synchronizeWithTriggers(
     ])
     // A statement may need the triggers away, or change what they stand on.
     const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
-    const site = { ...entity, touched: planned.some(({ query }) => isInTheWay(query)) }
+    const touched = planned.some(({ query }) => isInTheWay(query))
+    const site = { ...entity, touched, isNew: fresh.includes(entity) }
     return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
   })
   const sites = plans.map(({ site }) => site)
@@ -137,6 +138,7 @@ async function synchronizeWithTriggers(
     await emit(queryRunner, comments)
     await emit(queryRunner, { up: guarded, down: [] })
     await emit(queryRunner, makeRoom(sites, orphans))
+    await emit(queryRunner, { up: [], down: functions.last })
     // What is done with rows that lose their triggers may write to other tables. So the triggers of those are there
     // still, and on the way back there again.
     const leaving = plans.filter(({ removed }) => removed.length > 0)

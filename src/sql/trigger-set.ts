@@ -228,7 +228,7 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
     drop: [
       ...triggers.map((one) => dropTrigger(relation, one.name)),
       dropFunctions(sources),
-      ...shared.map(dropKernel),
+      ...(shared.length === 0 ? [] : [dropKernel(shared)]),
     ],
   }
 }
@@ -496,15 +496,21 @@ function refuseOtherOwners(shares: readonly SharedFunction[]): string {
   return refusals.join('')
 }
 
-/** Drops a shared function that no table uses any more. */
-export const dropKernel = (source: Pick<FunctionSource, 'schema' | 'name'>): string => {
-  const name = called(source)
+/** Drops the shared functions that no table uses any more. */
+export const dropKernel = (sources: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string => {
+  const procedures = sources.map((one) => `pg_catalog.to_regprocedure(${literal(called(one))})`)
   return `DO ${dollarQuote(`
+DECLARE
+  one pg_catalog.regprocedure;
 BEGIN
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
-    WHERE g.tgfoid ${EQUALS} pg_catalog.to_regprocedure(${literal(name)})) THEN
-    DROP FUNCTION IF EXISTS ${name};
-  END IF;
+  FOR one IN
+    SELECT f.oid FROM pg_catalog.pg_proc AS f
+    WHERE f.oid ${EQUALS} ANY (ARRAY[
+        ${list(procedures, 8)}
+      ]) AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g WHERE g.tgfoid ${EQUALS} f.oid)
+  LOOP
+    EXECUTE pg_catalog.format('DROP FUNCTION %s', one);
+  END LOOP;
 END
 `)}`
 }

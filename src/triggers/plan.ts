@@ -40,12 +40,20 @@ export interface TriggerSite {
   readonly searchSchema: string
   /** The table itself changes between the two parts of the plan. */
   readonly touched: boolean
+  /** The table is made between the two parts of the plan, and dropped on the way back: its triggers go with it. */
+  readonly isNew?: boolean
 }
 
 /** What comes before TypeORM changes the tables, and what after. Empty where the triggers stand as they should. */
 export interface SetPlan {
   readonly before: Change
   readonly after: Change
+}
+
+/** The functions of all tables. */
+export interface FunctionsPlan extends SetPlan {
+  /** What ends the way back, when the tables that this made are gone: it drops their functions. */
+  readonly last: readonly string[]
 }
 
 /**
@@ -75,18 +83,18 @@ export function planSets(site: TriggerSite): SetPlan {
   const relation = relationOf(site)
   return {
     before: {
-      up: [
-        ...obsolete.map(({ name }) => dropTrigger(relation, name)),
-        ...(gone.length === 0 ? [] : [dropFunctions(gone)]),
-      ],
+      up: [...obsolete.map(({ name }) => dropTrigger(relation, name)), ...dropAll(gone)],
       down: [...makeFunctions({ fresh: gone }), ...obsolete.map(({ definition }) => definition)],
     },
     after: {
       up: made.map(({ create }) => create),
-      down: made.map(({ name }) => dropTrigger(relation, name)),
+      down: site.isNew === true ? [] : made.map(({ name }) => dropTrigger(relation, name)),
     },
   }
 }
+
+const dropAll = (functions: readonly OwnedFunction[]): string[] =>
+  functions.length === 0 ? [] : [dropFunctions(functions)]
 
 /** Functions of a table that has another name or schema now make room for those of the table that comes. */
 export function makeRoom(sites: readonly TriggerSite[], orphans: readonly InstalledTriggers[]): Change {
@@ -119,7 +127,7 @@ export function planAllFunctions(
   sites: readonly TriggerSite[],
   installed: readonly InstalledKernel[],
   known: readonly TriggerFunction[],
-): SetPlan {
+): FunctionsPlan {
   const homes = new Map<string, TriggerSite[]>()
   for (const site of sites) homes.set(homeOf(site), [...(homes.get(homeOf(site)) ?? []), site])
   const made = [...homes.values()].map((some) => makeAll(some, installed))
@@ -134,32 +142,34 @@ export function planAllFunctions(
     if (!site || body === undefined || isNeeded || isWanted) return { up: [], down: [] }
     const source = { name: one.name, body, schema: site.schema, relation: relationOf(site) }
     return {
-      up: [dropKernel(source)],
+      up: [dropKernel([source])],
       down: makeFunctions({ kernel: [source], shares: [{ relation: source.relation, source }] }),
     }
   })
-  return { before: joined(made), after: joined(left) }
+  return { before: joined(made), after: joined(left), last: made.flatMap(({ last }) => last) }
 }
 
 /** All that is made for the tables of one schema. */
-function makeAll(sites: readonly TriggerSite[], installed: readonly InstalledKernel[]): Change {
+function makeAll(
+  sites: readonly TriggerSite[],
+  installed: readonly InstalledKernel[],
+): Change & Pick<FunctionsPlan, 'last'> {
   const functions = sites.map((site) => ({ site, ...planFunctions(site) }))
   const fresh = functions.flatMap((one) => one.fresh.map((each) => sourceOf(one.site, each)))
-  const temporary = functions.flatMap((one) =>
-    one.fresh.filter(({ name }) => !one.lasting.has(name)).map((each) => sourceOf(one.site, each)),
-  )
+  const temporary = (isNew: boolean): OwnedFunction[] =>
+    functions
+      .filter(({ site }) => (site.isNew === true) === isNew)
+      .flatMap((one) => one.fresh.filter(({ name }) => !one.lasting.has(name)).map((each) => sourceOf(one.site, each)))
   const replaced = functions.flatMap((one) => one.replaced.map(({ wanted }) => sourceOf(one.site, wanted)))
   const before = functions.flatMap((one) => one.replaced.map(({ found }) => asSource(one.site, found)))
   const shared = planKernel(sites, installed)
+  const missing = shared.kernel.filter(
+    (one) => !installed.some(({ schema, name }) => schema === homeOf(one.site) && name === one.name),
+  )
   return {
     up: makeFunctions({ fresh, replaced, ...shared }),
-    down: [
-      ...(temporary.length === 0 ? [] : [dropFunctions(temporary)]),
-      ...makeFunctions({ replaced: before }),
-      ...shared.kernel
-        .filter((one) => !installed.some(({ schema, name }) => schema === homeOf(one.site) && name === one.name))
-        .map(dropKernel),
-    ],
+    down: [...dropAll(temporary(false)), ...makeFunctions({ replaced: before })],
+    last: [...dropAll(temporary(true)), ...(missing.length === 0 ? [] : [dropKernel(missing)])],
   }
 }
 
