@@ -373,10 +373,14 @@ export interface SharedFunction {
 export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares = [] }: MadeFunctions): string[] {
   const made = [...kernel, ...fresh, ...replaced]
   if (made.length === 0 && shares.length === 0) return []
+  const alike = likeOthers([...fresh, ...replaced])
+  const whole = (functions: readonly OwnedFunction[]): OwnedFunction[] =>
+    functions.filter((one) => !alike.some(({ source }) => source === one))
   const statements = [
     ...(fresh.length === 0 ? [] : [dropFunctions(fresh)]),
-    ...fresh.map((one) => createFunction('CREATE FUNCTION', one)),
-    ...[...replaced, ...kernel].map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
+    ...whole(fresh).map((one) => createFunction('CREATE FUNCTION', one)),
+    ...[...whole(replaced), ...kernel].map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
+    ...(alike.length === 0 ? [] : [createAlike(alike)]),
     `DO ${dollarQuote(`
 DECLARE
   command pg_catalog.text;${shares.length === 0 ? '' : '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;'}
@@ -394,6 +398,76 @@ const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): stri
 /** Runs as its caller until it is secured. */
 const createFunction = (create: string, source: FunctionSource): string =>
   `${create} ${called(source)} RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(source.body)}`
+
+/** A function whose body is that of another one, but for some words. */
+interface AlikeFunction {
+  readonly source: FunctionSource
+  readonly model: FunctionSource
+  /** In pairs: what a word of the model becomes. */
+  readonly words: readonly string[]
+}
+
+/**
+ * The functions that need no body of their own, so that a migration of many tables holds each body once. Whether words
+ * make one of the other is tried here: names may be such that they do not.
+ */
+function likeOthers(functions: readonly OwnedFunction[]): AlikeFunction[] {
+  const models: FunctionSource[] = []
+  return functions.flatMap((source) => {
+    for (const model of models) {
+      const words = otherWords(model.body, source.body)
+      if (words) return [{ source, model, words }]
+    }
+    models.push(source)
+    return []
+  })
+}
+
+/** Shorter bodies are read as they are. */
+const LONG_BODY = 500
+
+/** Only ASCII: the server and JavaScript see the same words there. */
+const ASCII = /^[\t\n\x20-\x7e]*$/
+
+function otherWords(model: string, body: string): string[] | undefined {
+  const [from = [], to = []] = [model, body].map((one) => one.match(/\w+/g) ?? [])
+  if (from.length !== to.length || body.length < LONG_BODY || !ASCII.test(model + body)) return undefined
+  const others = from.flatMap((word, index): [string, string][] => {
+    const other = to[index]
+    return other === undefined || other === word ? [] : [[word, other]]
+  })
+  const words = [...new Map(others)]
+  const made = words.reduce((text, [word, other]) => text.replaceAll(new RegExp(`\\b${word}\\b`, 'g'), other), model)
+  const isSame =
+    withoutComments(made) === withoutComments(body) &&
+    JSON.stringify(parseNote(made)) === JSON.stringify(parseNote(body))
+  return isSame && words.flat().join(' ').length < body.length / 2 ? words.flat() : undefined
+}
+
+function createAlike(functions: readonly AlikeFunction[]): string {
+  const rows = functions.map(
+    ({ source, model, words }) =>
+      `(${literal(called(source))}, ${literal(called(model))},\n        '${packed(words, ' ', 100).join('\n        ')}')`,
+  )
+  return `DO ${dollarQuote(`
+DECLARE
+  one record;
+BEGIN
+  -- The body of the first function is that of the second one, with other words: in pairs, what a word becomes.
+  FOR one IN
+    SELECT v.f, p.prosrc AS body, pg_catalog.regexp_split_to_array(v.words, '[[:space:]]+') AS words FROM (VALUES
+      ${rows.join(',\n      ')}) AS v (f, model, words)
+    ${joinOf('pg_proc', 'p', 'v.model::pg_catalog.regprocedure')}
+  LOOP
+    FOR word IN 1 .. pg_catalog.cardinality(one.words) BY 2 LOOP
+      one.body := pg_catalog.regexp_replace(one.body,
+        pg_catalog.concat('[[:<:]]', one.words[word], '[[:>:]]'), one.words[word ${op('+')} 1], 'g');
+    END LOOP;
+    EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION %s RETURNS trigger LANGUAGE plpgsql AS %L', one.f, one.body);
+  END LOOP;
+END
+`)}`
+}
 
 const REFUSE_OTHER_ENCODINGS = `
   IF pg_catalog.current_setting('server_encoding') ${op('<>')} 'UTF8' THEN
