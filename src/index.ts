@@ -39,6 +39,7 @@ export type { FindOrCreateResult } from './calls/one-row'
 export { upsertByText } from './calls/upsert'
 export { type Inserted, type Insertion, insertOrFail } from './calls/insert-or-fail'
 export { type Changed, type RowChange, type RowId, updateOrFail } from './calls/update-or-fail'
+export { normalizeTexts } from './schema/normalize-texts'
 export { UniqueText, uniqueTextSchema } from './declare/unique-text'
 export { type UniqueTextDataSourceOptions, withUniqueText } from './declare/data-source'
 export type {

@@ -7,7 +7,7 @@ import { type AdoptOptions, BATCH_RULES, type BatchOption, LOCK_RULES, type Lock
 import { readTextsOf, type RefusedSpot, reportRefused, type TextChange } from './pages'
 import { normalizeAll, writeChanges } from './renormalize'
 import { type AdoptSession, type Seams, withTable } from './session'
-import { findDeclaration, findTarget, normalizeTexts, requireAdopted, type Target } from './target'
+import { findDeclaration, findTarget, normalizeStored, requireAdopted, type Target } from './target'
 import { refusedRows, stopFollowing } from './texts'
 import type { RefusedRow, WorkRun } from './work'
 
@@ -138,7 +138,7 @@ function sortWritten(target: Target, rows: readonly WrittenRow[]) {
   for (const { seq, spot, key, ...texts } of rows) {
     const before = readTextsOf(target, texts)
     // A row that is gone has no text.
-    const normalized = normalizeTexts(target.declaration.text, before)
+    const normalized = normalizeStored(target.declaration.text, before)
     if ('refused' in normalized) refused.push({ spot, key, reason: normalized.refused })
     else if (normalized.changed) {
       const one = open.get(spot) ?? { spot, before, after: normalized.texts, key, notes: [] }

@@ -41,7 +41,7 @@ import {
   writeNames,
 } from './sql/names'
 import { type AdoptionFacts, createAdoptions, createLookup, forgetState } from './sql/table'
-import { findTable, KEYS_NAMED, normalizeTexts, ownConstraint, refuseNullRows, requireAdoptable } from './target'
+import { findTable, KEYS_NAMED, normalizeStored, ownConstraint, refuseNullRows, requireAdoptable } from './target'
 import {
   beginState,
   goOn,
@@ -300,7 +300,7 @@ class NamesWork implements Work {
     for (const row of rows) {
       const { spot } = row
       const stored = texts.map((_, index) => row[`c${index}`] ?? null)
-      const normalized = normalizeTexts(texts, stored)
+      const normalized = normalizeStored(texts, stored)
       if ('refused' in normalized) {
         if (options.refused === 'delete') gone.push(spot)
         else if (options.refused === 'keep') claimed.push(spot)

@@ -1,6 +1,6 @@
 import type { AdoptSession } from './session'
 import { countBytes, countPages, noteRefused, type Pages, readTexts, type Wanted } from './sql/texts'
-import { normalizeTexts, type Target } from './target'
+import { normalizeStored, type Target } from './target'
 
 /** A text that normalizing changes, and its row. */
 export interface TextChange {
@@ -31,7 +31,7 @@ export async function readChanges(
   const refused: RefusedSpot[] = []
   for (const row of await session.query<Record<string, string | null>>(readTexts(target.on, pages, wanted))) {
     const [spot, before] = [row['spot'] ?? '', readTextsOf(target, row)]
-    const normalized = normalizeTexts(target.declaration.text, before)
+    const normalized = normalizeStored(target.declaration.text, before)
     if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
     else if (normalized.changed) changes.push({ spot, before, after: normalized.texts })
   }

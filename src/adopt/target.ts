@@ -171,7 +171,7 @@ type NormalizedTexts =
   | { readonly texts: readonly (string | null)[]; readonly changed: boolean }
   | { readonly refused: string; readonly column: ColumnMetadata }
 
-export function normalizeTexts(
+export function normalizeStored(
   declared: readonly Pick<Declaration['text'][number], 'normalizer' | 'column'>[],
   stored: readonly (string | null)[],
 ): NormalizedTexts {

@@ -54,7 +54,7 @@ import {
   writeTexts,
 } from './sql/texts'
 import { guardedAs, noteOf, refuseTaken, refuseTarget, targetOf } from './swap'
-import { againstOwn, KEYS_NAMED, normalizeTexts, refuseNullRows, type Target } from './target'
+import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target } from './target'
 import {
   beginState,
   type Duplicates,
@@ -323,7 +323,9 @@ export class UnguardedText extends TextWork {
   private async reviewRefused({ session, options }: WorkRun): Promise<void> {
     const { on, target } = this
     const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(on))
-    const refused = rows.filter((row) => 'refused' in normalizeTexts(target.declaration.text, readTextsOf(target, row)))
+    const refused = rows.filter(
+      (row) => 'refused' in normalizeStored(target.declaration.text, readTextsOf(target, row)),
+    )
     if (options.refused === 'delete' && refused.length > 0) {
       const spots = refused.map(({ spot }) => spot)
       const remove = async () => await session.query(deleteRefused(on), [spots])
@@ -535,7 +537,7 @@ function planChain(target: Target, rows: readonly ChainRow[], { numbers, texts, 
   const staying = rows.filter((row) => {
     if (!target.normalizes) return true
     const spot = row['spot'] ?? ''
-    const normalized = normalizeTexts(target.declaration.text, readTextsOf(target, row))
+    const normalized = normalizeStored(target.declaration.text, readTextsOf(target, row))
     if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
     else if (normalized.changed) texts.push({ spot, texts: normalized.texts })
     return 'refused' in normalized || !normalized.changed

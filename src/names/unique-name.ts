@@ -243,16 +243,18 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
   return {
     set: nameTriggersOf(holder),
     rows: {
-      ...refuseOtherNormalizers(holder, undefined),
+      ...refuseOtherNormalizers(metadata, holder, undefined),
       install,
       again: (before) => {
         const noted = notedHolder(before, holder)
         const isAlike = noted !== undefined && isSameHolder(noted, holder)
-        return isAlike ? { install: { ...install, down: [] } } : { ...refuseOtherNormalizers(holder, noted), install }
+        return isAlike
+          ? { install: { ...install, down: [] } }
+          : { ...refuseOtherNormalizers(metadata, holder, noted), install }
       },
       // With the table go its names.
       created: { up: [], down: [releaseAllNames(holder)] },
-      follow: (before) => followNames(holder, before),
+      follow: (before) => followNames(metadata, holder, before),
     },
     lookups: tableNames(metadata).map(({ table: rows, lookup: name, text }) => ({
       rows,
@@ -263,19 +265,19 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
 }
 
 /** Names go with what is renamed, in either direction. */
-function followNames(holder: HolderTable, note: TriggerNote): RowsChange {
+function followNames(metadata: EntityMetadata, holder: HolderTable, note: TriggerNote): RowsChange {
   const before = notedHolder(note, holder)
   if (!before || isSameHolder(before, holder)) return {}
   if (keyTypes(before) !== keyTypes(holder)) {
     // Keys of another type are others: no name tells whose it was.
     return {
-      ...refuseOtherNormalizers(holder, before),
+      ...refuseOtherNormalizers(metadata, holder, before),
       install: { up: [releaseAllNames(before), claimAllNames(holder)], down: [releaseAllNames(holder)] },
       dropped: { change: { up: [], down: [claimAllNames(before)] } },
     }
   }
   return {
-    ...refuseOtherNormalizers(holder, before),
+    ...refuseOtherNormalizers(metadata, holder, before),
     install: { up: [claimAllNames(holder, before)], down: [] },
     dropped: { change: { up: [], down: [claimAllNames(before, holder)] } },
   }
@@ -312,10 +314,14 @@ function predecessor(
 }
 
 /** SQL cannot normalize as JavaScript does: a name that is not normalized is one that nobody finds. */
-function refuseOtherNormalizers(holder: HolderTable, before: HolderTable | undefined): { readonly fill?: Change } {
-  const primary = holder.primary.map(({ name }) => name)
+function refuseOtherNormalizers(
+  { name: entity }: EntityMetadata,
+  holder: HolderTable,
+  before: HolderTable | undefined,
+): { readonly fill?: Change } {
+  const on = { rows: holder, primary: holder.primary.map(({ name }) => name), entity }
   const refuse = (column: string, from: string, to: string): string[] =>
-    to === NOT_NORMALIZED || to === from ? [] : [refuseUnnormalized({ rows: holder, primary }, { column, from, to })]
+    to === NOT_NORMALIZED || to === from ? [] : [refuseUnnormalized(on, { column, from, to })]
   const changes = holder.names.map(({ column, normalizer: to = NOT_NORMALIZED }) => {
     const from = (before && predecessor(before, holder, column))?.normalizer ?? NOT_NORMALIZED
     return { up: refuse(column, from, to), down: refuse(column, to, from) }

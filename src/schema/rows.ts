@@ -391,11 +391,9 @@ async function forbidOtherNormalizers(
   before: RowsBefore | undefined,
   after: TextRows,
 ): Promise<void> {
-  const primary = oldPrimaryKey(on)
+  const table = { rows: after, primary: oldPrimaryKey(on), entity: on.metadata.name }
   const refusals = (changes: readonly Renormalized[]): string[] =>
-    changes
-      .filter(({ column }) => hasColumn(on, column))
-      .map((change) => refuseUnnormalized({ rows: after, primary }, change))
+    changes.filter(({ column }) => hasColumn(on, column)).map((change) => refuseUnnormalized(table, change))
   const [up, down] = [refusals(renormalized(before, after)), before ? refusals(renormalized(after, before)) : []]
   if (up.length + down.length > 0) await emit(on.queryRunner, { up, down })
 }

@@ -1,4 +1,4 @@
-import { dollarQuote, literal, quote } from '../sql/identifier'
+import { dollarQuote, list, literal, quote, unnest } from '../sql/identifier'
 import { SQLSTATE } from '../sql/sqlstate'
 import {
   bytewise,
@@ -38,6 +38,12 @@ interface RebuiltTable {
 interface KeyedTable {
   readonly rows: Pick<TextRows, 'schema' | 'table'>
   readonly primary: readonly string[]
+}
+
+/** A table whose texts JavaScript is to normalize. */
+interface NormalizedTable extends KeyedTable {
+  /** The name of its class. */
+  readonly entity: string
 }
 
 /**
@@ -250,22 +256,75 @@ END
 
 /**
  * Refuses rows whose texts another normalizer made, for SQL cannot normalize as JavaScript does: a text that is not
- * normalized is one that find-or-create does not find, and stores again.
+ * normalized is one that find-or-create does not find, and stores again. It begins with what to write in its place.
  */
-export function refuseUnnormalized({ rows, primary }: KeyedTable, { column, from, to }: Renormalized): string {
-  return refuseRows(
-    { rows, primary },
-    {
-      sqlstate: SQLSTATE.wrongState,
-      where: `t.${quote(column)} IS NOT NULL`,
-      message:
-        `column ${quote(column)} of table ${quote(rows.table)} has texts normalized by ${from}, not yet by ${to}; ` +
-        `the first by ${primaryLabel(primary)}: `,
-      remedy:
-        `. ${NORMALIZE_BY_HAND}: in the migration, replace this statement with code that writes ` +
-        `normalize(text) into each row (docs/changing-a-declaration.md).`,
-    },
-  )
+export function refuseUnnormalized(on: NormalizedTable, { column, from, to }: Renormalized): string {
+  const entity = /^\w+$/.test(on.entity) ? on.entity : JSON.stringify(on.entity)
+  const call = `await normalizeTexts(queryRunner, ${entity})`
+  const refusal = refuseRows(on, {
+    sqlstate: SQLSTATE.wrongState,
+    where: `t.${quote(column)} IS NOT NULL`,
+    message:
+      `column ${quote(column)} of table ${quote(on.rows.table)} has texts normalized by ${from}, not yet by ${to}; ` +
+      `the first by ${primaryLabel(on.primary)}: `,
+    remedy: `. ${NORMALIZE_BY_HAND}: in the migration, replace this statement by ${call} (docs/changing-a-declaration.md).`,
+  })
+  return `-- Replace this statement by:  ${call}  of the package typeorm-unique-text\n${refusal}`
+}
+
+/** A table with texts, and with the columns of its primary key as they are stored. */
+interface StoredTable extends Pick<TextRows, 'schema' | 'table'> {
+  readonly primary: readonly StoredColumn[]
+  readonly texts: readonly string[]
+}
+
+/** A column of a table in the database, with its type as SQL. */
+export interface StoredColumn {
+  readonly name: string
+  readonly type: string
+}
+
+/** The columns that a table has in the database; none where there is no table. */
+export const storedColumns = (table: Pick<TextRows, 'schema' | 'table'>): string =>
+  `SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type
+FROM pg_catalog.pg_attribute AS a
+WHERE a.attrelid ${EQUALS} pg_catalog.to_regclass(${literal(tableName(table))})
+  AND a.attnum ${op('>')} 0 AND NOT a.attisdropped`
+
+const CURSOR = 'unique_text_rows'
+
+/**
+ * The statements that read all rows, so many at once: for each its table and its primary key as texts, and its texts.
+ * The cursor outlasts its transaction, for a migration may have none.
+ */
+export function readStoredTexts(
+  { primary, texts, ...table }: StoredTable,
+  rows: number,
+): { readonly open: string; readonly next: string; readonly close: string } {
+  const keys = ['t.tableoid', ...primary.map(({ name }) => field('t', name))].map((one) => `${one}::pg_catalog.text`)
+  const values = texts.map((name) => `${field('t', name)}::pg_catalog.text`)
+  return {
+    open: `DECLARE ${CURSOR} CURSOR WITH HOLD FOR
+SELECT ARRAY[${list(keys, 2)}] AS keys,
+  ARRAY[${list(values, 2)}]::pg_catalog.text[] AS texts
+FROM ${tableName(table)} AS t`,
+    next: `FETCH ${rows} FROM ${CURSOR}`,
+    close: `CLOSE ${CURSOR}`,
+  }
+}
+
+/** Writes the texts of some rows. Parameters: arrays of what `readStoredTexts` reads, one for each column. */
+export function writeStoredTexts({ primary, texts, ...table }: StoredTable): string {
+  const columns = [...primary.map((_, index) => `key_${index}`), ...texts.map((_, index) => `text_${index}`)]
+  const arrays = ['part', ...columns].map((_, index) => `$${index + 1}::pg_catalog.text[]`)
+  const same = primary.map(({ name, type }, index) => equal(field('t', name), `n.key_${index}::${type}`))
+  return `UPDATE ${tableName(table)} AS t
+SET ${list(
+    texts.map((name, index) => `${quote(name)} = n.text_${index}`),
+    2,
+  )}
+FROM ${unnest(arrays)} AS n (${['part', ...columns].join(', ')})
+WHERE ${[equal('t.tableoid', 'n.part::pg_catalog.oid'), ...same].join('\n  AND ')}`
 }
 
 interface Refusal {

@@ -46,6 +46,7 @@ const PUBLIC = {
       'findOrCreateMany',
       'hashOf',
       'insertOrFail',
+      'normalizeTexts',
       'uniqueTextSchema',
       'updateOrFail',
       'uniqueTextMethods',

@@ -1,0 +1,101 @@
+import type { EntityTarget, ObjectLiteral, QueryRunner } from 'typeorm'
+import { DeclarationError, type Finding, SchemaDriftError, TextRejectedError } from '../errors'
+import { entityTable } from '../registry/declarations'
+import { tableDeclarations, tableNames } from '../registry/registry'
+import { normalizeText } from '../text/normalizer'
+import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../triggers/rows'
+import { queryOf } from './table'
+
+/** How many rows are read and written at once. */
+const BATCH_ROWS = 1000
+
+/** How many rows an error names. */
+const NAMED_ROWS = 10
+
+/**
+ * Normalizes the texts and the names that the rows of an entity's table hold, as the entity declares them. A migration
+ * that gives a text another normalizer has one statement to be replaced by this call.
+ *
+ * It writes only rows that it changes, and no column that the table does not have yet, so that an older migration runs
+ * on an empty database too.
+ *
+ * @returns how many rows it has changed
+ * @throws TextRejectedError if a normalizer rejects a text; the reason names up to ten such rows by primary key
+ * @throws SchemaDriftError if the table, or a column of its primary key, does not exist
+ * @throws DeclarationError if the entity has neither
+ * @example
+ * await normalizeTexts(queryRunner, Page) // in up() of a migration
+ */
+export async function normalizeTexts(queryRunner: QueryRunner, entity: EntityTarget<ObjectLiteral>): Promise<number> {
+  const metadata = queryRunner.connection.getMetadata(entity)
+  const table = entityTable(metadata)
+  const query = queryOf(queryRunner)
+  const columns = (await query(storedColumns(table))) as readonly StoredColumn[]
+  const stored = (name: string): StoredColumn[] => columns.filter((one) => one.name === name)
+  const gone = metadata.primaryColumns.flatMap(({ databaseName: name }): Finding[] =>
+    stored(name).length > 0 ? [] : [{ kind: 'missing', object: 'column', name }],
+  )
+  if (gone.length > 0) throw new SchemaDriftError(table.table, gone)
+  const declared = [
+    ...tableDeclarations(metadata).flatMap(({ text }) => text),
+    ...tableNames(metadata).map(({ text }) => text),
+  ]
+  if (declared.length === 0) {
+    throw new DeclarationError(
+      `${metadata.name} has no unique text and no name. Give normalizeTexts() an entity that has one.`,
+    )
+  }
+  const texts = [...new Map(declared.map((one) => [one.column.databaseName, one])).values()].filter(
+    ({ column }) => stored(column.databaseName).length > 0,
+  )
+  const primary = metadata.primaryColumns.flatMap(({ databaseName }) => stored(databaseName))
+  const on = { ...table, primary, texts: texts.map(({ column }) => column.databaseName) }
+  const { open, next, close } = readStoredTexts(on, BATCH_ROWS)
+  const rejected: { readonly error: TextRejectedError; readonly key: string }[] = []
+  let changed = 0
+  await query(open)
+  for (;;) {
+    const rows = (await query(next)) as readonly RowTexts[]
+    if (rows.length === 0) break
+    const changes = rows.flatMap((row): RowTexts[] => {
+      try {
+        const after = texts.map(({ column, normalizer }, index) => {
+          const text = row.texts[index] ?? null
+          return text === null ? null : normalizeText(normalizer, column.propertyPath, text)
+        })
+        return after.some((text, index) => text !== row.texts[index]) ? [{ keys: row.keys, texts: after }] : []
+      } catch (error) {
+        if (!(error instanceof TextRejectedError)) throw error
+        rejected.push({ error, key: row.keys.slice(1).join(', ') })
+        return []
+      }
+    })
+    if (rejected.length >= NAMED_ROWS) break
+    if (changes.length > 0) await query(writeStoredTexts(on), valuesOf(changes))
+    changed += changes.length
+  }
+  await query(close)
+  const [first] = rejected
+  if (first) {
+    const { property, reason, offset } = first.error
+    const keys = rejected
+      .slice(0, NAMED_ROWS)
+      .map(({ key }) => key)
+      .join('; ')
+    const named = `${reason}, in rows with these primary keys (${primary.map(({ name }) => name).join(', ')}): ${keys}`
+    throw new TextRejectedError({ property, reason: named, ...(offset === undefined ? {} : { offset }) })
+  }
+  return changed
+}
+
+/** A row, by its table and its primary key as texts. */
+interface RowTexts {
+  readonly keys: readonly string[]
+  readonly texts: readonly (string | null)[]
+}
+
+/** An array for each column. */
+const valuesOf = (rows: readonly RowTexts[]): (readonly (string | null)[])[] => {
+  const all = rows.map(({ keys, texts }) => [...keys, ...texts])
+  return (all[0] ?? []).map((_, index) => all.map((row) => row[index] ?? null))
+}
