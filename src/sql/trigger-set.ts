@@ -381,16 +381,21 @@ export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares =
     ...whole(fresh).map((one) => createFunction('CREATE FUNCTION', one)),
     ...[...whole(replaced), ...kernel].map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
     ...(alike.length === 0 ? [] : [createAlike(alike)]),
-    `DO ${dollarQuote(`
-DECLARE
-  command pg_catalog.text;${shares.length === 0 ? '' : '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;'}
-BEGIN${kernel.length === 0 ? '' : REFUSE_OTHER_ENCODINGS}${made.length === 0 ? '' : `${refuseForeignTables(made)}${secureFunctions(made)}`}${
-      shares.length === 0 ? '' : refuseOtherOwners(shares)
-    }
-END
-`)}`,
+    secure(made, kernel.length > 0, shares),
   ]
   return [statements.join(';\n')]
+}
+
+function secure(made: readonly OwnedFunction[], hasKernel: boolean, shares: readonly SharedFunction[]): string {
+  const isShared = shares.length > 0
+  return `DO ${dollarQuote(`
+DECLARE
+  command pg_catalog.text;${isShared ? '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;' : ''}
+BEGIN${hasKernel ? REFUSE_OTHER_ENCODINGS : ''}${made.length === 0 ? '' : `${refuseForeignTables(made)}${secureFunctions(made)}`}${
+    isShared ? refuseOtherOwners(shares) : ''
+  }
+END
+`)}`
 }
 
 const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => `${qualified(schema, name)}()`

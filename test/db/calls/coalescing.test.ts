@@ -117,7 +117,7 @@ async function crowd<T>(entity: Busied, run: () => Promise<T>): Promise<{ result
 }
 
 function kindOf(sql: string): string {
-  if (sql.includes('unnest(')) return sql.includes('INSERT') ? 'bulk' : 'shared look-up'
+  if (sql.includes('unnest(') && sql.includes('urlHash')) return sql.includes('INSERT') ? 'bulk' : 'shared look-up'
   if (sql.includes('INSERT')) return 'find or create'
   return sql.includes('urlHash') ? 'look-up' : 'other'
 }
