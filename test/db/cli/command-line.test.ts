@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type CommandLine, openCommandLine } from '../../support/command-line'
 import { useDatabase } from '../../support/database'
@@ -7,9 +6,9 @@ const db = useDatabase()
 const PATIENCE = { timeout: 300_000 }
 
 let commands: CommandLine
-let client: Client
+const client = db.useClient()
+
 beforeAll(async () => {
-  client = await db.client()
   commands = await openCommandLine(db.url)
   for (const [stage, entities] of Object.entries(STAGES)) await commands.write(`${stage}.js`, dataSource(entities))
 })

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { DeclarationError, SchemaDriftError, UniqueText } from '../../../src'
 import { normalizer } from '../../../src/text'
 import { findImportTarget, importLines, type ImportOptions } from '../../../src/cli/import'
@@ -15,23 +15,17 @@ import { Url } from '../../../src/url'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { column, entity, text } from '../../support/entity'
 import { Page } from '../../support/normalized-page'
 
 const db = useDatabase()
 
-@Entity('crowd')
-class Crowded {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash, maxChainLength: 3 }) text!: string
-}
-
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ scope: ['tenant'] }) title!: string
-  @UniqueText() body!: string
-  @Column({ type: 'integer', default: 1 }) tenant!: number
-}
+const Crowded = entity('Crowded', { text: text({ digest: oneHash, maxChainLength: 3 }) }, { name: 'crowd' })
+const Note = entity('Note', {
+  title: text({ scope: ['tenant'] }),
+  body: text(),
+  tenant: column('integer', { default: 1 }),
+})
 
 @Entity()
 @UniqueText({ as: 'name', columns: ['first', 'last'] })
@@ -50,23 +44,11 @@ const slow = normalizer('slow', 1, (text) => {
   return text
 })
 
-@Entity()
-class Slow {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: slow }) text!: string
-}
-
-@Entity()
-class Plain {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-}
+const Slow = entity('Slow', { text: text({ normalize: slow }) })
+const Plain = entity('Plain', {})
 
 const ENTITIES = [Page, Crowded, Note, Person, Slow, Plain, Url]
-
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource(ENTITIES)
-})
+const dataSource = db.useDataSource(ENTITIES, { emptied: false })
 
 async function* chunksOf(lines: readonly Line[], size = 700): AsyncGenerator<readonly Line[]> {
   for (let start = 0; start < lines.length; start += size) yield lines.slice(start, start + size)

@@ -1,5 +1,5 @@
 import type { Pool, PoolClient } from 'pg'
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource } from 'typeorm'
 import { describe, expect, test, vi } from 'vitest'
 import {
   DataSourceDestroyedError,
@@ -8,7 +8,6 @@ import {
   findOrCreateMany,
   insertOrFail,
   TextTakenError,
-  UniqueText,
   updateOrFail,
   upsertByText,
 } from '../../../src'
@@ -18,16 +17,12 @@ import { doctor, preview } from '../../../src/doctor'
 import { once, OnceToken } from '../../../src/once'
 import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
-}
+const Page = entity('Page', { url: text(), title: column('varchar', { length: 10, nullable: true }) })
 
 interface Driver {
   readonly master: Pool

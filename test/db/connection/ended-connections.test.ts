@@ -8,14 +8,11 @@ import { useDatabase } from '../../support/database'
 import { driverError, poolOf, rejection } from '../../support/ledger'
 
 const db = useDatabase()
-let dataSource: DataSource
-let observer: Client
-let locker: Client
+const dataSource = db.useDataSource(ENTITIES, { emptied: false, poolSize: 2 })
+const observer = db.useClient()
+const locker = db.useClient()
 
 beforeAll(async () => {
-  dataSource = await db.dataSource(ENTITIES, { poolSize: 2 })
-  observer = await db.client()
-  locker = await db.client()
   await prepare(dataSource.manager)
 })
 

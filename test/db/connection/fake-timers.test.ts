@@ -1,4 +1,4 @@
-import { type DataSource } from 'typeorm'
+import type { DataSource } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { findOrCreate, findOrCreateMany } from '../../../src'
 import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'

@@ -1,17 +1,6 @@
 import { callbackify } from 'node:util'
 import { Client } from 'pg'
-import {
-  Column,
-  DataSource,
-  type DataSourceOptions,
-  DeleteDateColumn,
-  Entity,
-  type EntityManager,
-  In,
-  PrimaryGeneratedColumn,
-  QueryFailedError,
-  VersionColumn,
-} from 'typeorm'
+import { DataSource, type DataSourceOptions, type EntityManager, In, QueryFailedError } from 'typeorm'
 import { afterAll, describe, expect, test } from 'vitest'
 import {
   findOneByText,
@@ -19,28 +8,26 @@ import {
   findOrCreateMany,
   insertOrFail,
   TransactionAbortedError,
-  UniqueText,
   UnsupportedDatabaseError,
   updateOrFail,
   upsertByText,
 } from '../../../src'
-import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames, UniqueName } from '../../../src/names'
-import { countWithin, NumberWithin } from '../../../src/numbers'
+import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames } from '../../../src/names'
+import { countWithin } from '../../../src/numbers'
 import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
+import { column, deleteDate, entity, numberWithin, text, uniqueName, version } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { STEVENS } from '../../support/md5-collisions'
 
 const db = useDatabase()
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: fewHashes(4) }) url!: string
-  @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
-}
+const Page = entity('Page', {
+  url: text({ digest: fewHashes(4) }),
+  title: column('varchar', { length: 10, nullable: true }),
+})
 
 /** Something that is let through once. */
 function gate(): { readonly passed: Promise<void>; readonly open: () => void } {
@@ -231,26 +218,9 @@ describe('a driver that is no pg client', () => {
   })
 })
 
-@Entity({ name: 'user' })
-class User {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'redirect' }) handle!: string
-  @VersionColumn() version!: number
-}
-
-@Entity({ name: 'comment' })
-class Comment {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('text') page!: string
-  @NumberWithin({ scope: ['page'], count: true }) number!: number
-}
-
-@Entity({ name: 'deletable' })
-class Deletable {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const User = entity('User', { handle: uniqueName({ namespace: 'handle', former: 'redirect' }), version: version() })
+const Comment = entity('Comment', { page: column('text'), number: numberWithin({ scope: ['page'], count: true }) })
+const Deletable = entity('Deletable', { url: text(), deletedAt: deleteDate() })
 
 describe('with a driver that gives rows as objects', () => {
   test('names are given, found, changed and swapped', async () => {

@@ -1,17 +1,13 @@
 import { Client } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource, EntityManager } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, upsertByText } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, upsertByText } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'varchar', length: 3, nullable: true }) title!: string | null
-}
+const Page = entity('Page', { url: text(), title: column('varchar', { length: 3, nullable: true }) })
 
 const db = useDatabase()
 

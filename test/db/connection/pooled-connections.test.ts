@@ -1,26 +1,15 @@
 import type { Client, Pool } from 'pg'
-import {
-  Column,
-  type DataSource,
-  Entity,
-  PrimaryGeneratedColumn,
-  type QueryRunner,
-  QueryRunnerAlreadyReleasedError,
-} from 'typeorm'
+import { type DataSource, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany } from '../../../src'
 import { PoolSession } from '../../../src/connection/open-session'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
-}
+const Page = entity('Page', { url: text(), title: column('varchar', { length: 10, nullable: true }) })
 
 /** A pool of one connection, on which the table was found ready. */
 async function open(options: Parameters<typeof db.dataSource>[1] = {}): Promise<DataSource> {

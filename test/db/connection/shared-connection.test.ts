@@ -1,40 +1,27 @@
-import {
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  Like,
-  PrimaryGeneratedColumn,
-  type QueryRunner,
-} from 'typeorm'
+import { type EntityManager, Like, type QueryRunner } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, upsertByText } from '../../../src'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { column, entity } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import type { QueryHook } from '../../support/query-subscriber'
 import { Author, Book, Tag } from '../../support/entities'
 
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) text!: string
-}
+const Note = entity('Note', { text: column('text') })
 
 const { hooks, QuerySubscriber } = await vi.hoisted(async () => await import('../../support/query-subscriber'))
 
 const db = useDatabase()
-let dataSource: DataSource
 let runner: QueryRunner
+const dataSource = db.useDataSource([Author, Tag, Book, Note], { subscribers: [QuerySubscriber] })
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Author, Tag, Book, Note], { subscribers: [QuerySubscriber] })
   await findOneByText(dataSource.manager, Author, { name: 'known to be ready' })
   await findOneByText(dataSource.manager, Book, { title: 'known to be ready' })
   await findOneByText(dataSource.manager, Tag, { name: 'known to be ready' })
 })
 beforeEach(async () => {
-  await dataSource.query('TRUNCATE author, tag, book, note RESTART IDENTITY CASCADE')
   runner = dataSource.createQueryRunner()
 })
 afterEach(async () => {

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
 import { openSession } from '../../../src/connection/open-session'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 import { type ConnectionFault, startProxy } from '../../support/proxy'
@@ -19,19 +20,17 @@ class Page {
   @Column({ type: 'integer', nullable: true, select: false }) rank!: number | null
 }
 
-@Entity()
-class Wide {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'integer', nullable: true }) p0!: number | null
-  @Column({ type: 'integer', nullable: true }) p1!: number | null
-  @Column({ type: 'integer', nullable: true }) p2!: number | null
-  @Column({ type: 'integer', nullable: true }) p3!: number | null
-  @Column({ type: 'integer', nullable: true }) p4!: number | null
-  @Column({ type: 'integer', nullable: true }) p5!: number | null
-  @Column({ type: 'integer', nullable: true }) p6!: number | null
-  @Column({ type: 'integer', nullable: true }) p7!: number | null
-}
+const Wide = entity('Wide', {
+  url: text(),
+  p0: column('integer', { nullable: true }),
+  p1: column('integer', { nullable: true }),
+  p2: column('integer', { nullable: true }),
+  p3: column('integer', { nullable: true }),
+  p4: column('integer', { nullable: true }),
+  p5: column('integer', { nullable: true }),
+  p6: column('integer', { nullable: true }),
+  p7: column('integer', { nullable: true }),
+})
 
 /** A pool of one connection, and another connection to look at the database with. */
 async function open(): Promise<{ dataSource: DataSource; observer: Client }> {

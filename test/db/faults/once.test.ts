@@ -1,18 +1,15 @@
 import type { Client } from 'pg'
-import { DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { DataSource, type EntityManager } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { findOrCreate, UniqueText } from '../../../src'
+import { findOrCreate } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
+import { entity, text } from '../../support/entity'
 import { useFaultServer } from '../../support/fault-server'
 import { driverError, expectAtRest, openDataSource, rejection } from '../../support/ledger'
 import { type ConnectionFault, type Proxy, startProxy } from '../../support/proxy'
 import { Payment } from '../../support/entities'
 
-@Entity()
-class Customer {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() email!: string
-}
+const Customer = entity('Customer', { email: text() })
 
 const server = useFaultServer()
 let proxy: Proxy

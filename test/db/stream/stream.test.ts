@@ -4,63 +4,32 @@ import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Client } from 'pg'
-import {
-  Column,
-  type DataSource,
-  DeleteDateColumn,
-  Entity,
-  EntityMetadataNotFoundError,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import {
-  DeclarationError,
-  findOrCreate,
-  type FindOrCreateManyResult,
-  type FindOrCreateProgress as Progress,
-  SchemaDriftError,
-  UniqueText,
-} from '../../../src'
+import { type DataSource, EntityMetadataNotFoundError } from 'typeorm'
+import { afterEach, describe, expect, test } from 'vitest'
+import type { FindOrCreateManyResult, FindOrCreateProgress as Progress } from '../../../src'
+import { DeclarationError, findOrCreate, SchemaDriftError } from '../../../src'
 import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Page } from '../../support/normalized-page'
 
 const db = useDatabase()
 
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity()
-class Lost {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() text!: string
-}
-
-@Entity()
-class Sent {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() text!: string
+const Note = entity('Note', { text: text(), title: plain(), deletedAt: deleteDate() })
+const Lost = entity('Lost', { text: text() })
+const Sent = entity('Sent', {
+  text: text(),
   /** The connection that created the row. */
-  @Column({ type: 'integer', default: () => 'pg_backend_pid()' }) backend!: number
-}
+  backend: column('integer', { default: () => 'pg_backend_pid()' }),
+})
 
 type Result = FindOrCreateManyResult<Page>
 
-let dataSource: DataSource
-let other: Client
-let observer: Client
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Note])
-  other = await db.client()
-  observer = await db.client()
-})
+const dataSource = db.useDataSource([Page, Note], { emptied: false })
+const other = db.useClient()
+const observer = db.useClient()
 
 /** Inputs of one host, so that tests do not meet. */
 const page = (host: string, index: number | string): { url: string } => ({ url: `http://${host}.example/${index}` })

@@ -1,33 +1,27 @@
 import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, type FindOrCreateResult, TransactionAbortedError, UniqueText } from '../../../src'
+import { findOrCreate, type FindOrCreateResult, TransactionAbortedError } from '../../../src'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
+import { entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
 /** Two chains hold everything. */
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: fewHashes(2) }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const Page = entity('Page', { url: text({ digest: fewHashes(2) }), title: plain() })
+type Page = InstanceType<typeof Page>
 
 const LEVELS = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const
 const MANY_FOUND = 64
 
 const db = useDatabase()
-let dataSource: DataSource
-let manager: EntityManager
 let [other, observer]: Client[] = []
 let known: FindOrCreateResult<Page>
+const dataSource = db.useDataSource([Page], { emptied: false })
+const { manager } = dataSource
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page])
-  ;({ manager } = dataSource)
   other = await db.client()
   observer = await db.client()
   known = { ...(await findOrCreate(manager, Page, { url: 'known' })), created: false }

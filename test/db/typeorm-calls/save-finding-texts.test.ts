@@ -1,24 +1,23 @@
+import type { EntityManager, Relation } from 'typeorm'
 import {
   Column,
-  type DataSource,
   Entity,
-  type EntityManager,
   JoinTable,
   ManyToMany,
   ManyToOne,
   OneToMany,
   PrimaryGeneratedColumn,
   QueryFailedError,
-  type Relation,
   Tree,
   TreeChildren,
   TreeParent,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { lowerCase } from '../../../src/text'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 import { endOrWait, openSession } from '../../support/sessions'
@@ -26,11 +25,8 @@ import { Tag } from '../../support/entities'
 
 const db = useDatabase()
 
-@Entity()
-class Site {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() host!: string
-}
+const Site = entity('Site', { host: text() })
+type Site = InstanceType<typeof Site>
 
 @Entity()
 class Page {
@@ -57,12 +53,11 @@ class Comment {
   @ManyToOne(() => Link, (link) => link.comments, { nullable: false }) link!: Link
 }
 
-@Entity()
-class Section {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ normalize: lowerCase(), scope: ['site'] }) path!: string
-  @ManyToOne(() => Site, { nullable: false, cascade: true }) site!: Site
-}
+const Section = entity('Section', {
+  path: text({ normalize: lowerCase(), scope: ['site'] }),
+  site: toOne(() => Site, { nullable: false, cascade: true }),
+})
+type Section = InstanceType<typeof Section>
 
 @Entity()
 class Citation {
@@ -93,15 +88,8 @@ class Bookmark {
   @ManyToOne(() => Folder, { cascade: true }) folder!: Folder
 }
 
-let dataSource: DataSource
-let manager: EntityManager
-beforeAll(async () => {
-  dataSource = await db.dataSource([Site, Page, Tag, Link, Comment, Section, Citation, Branch, Folder, Bookmark])
-  manager = dataSource.manager
-})
-beforeEach(async () => {
-  await manager.query('TRUNCATE site, page, tag, link, comment, section, citation, branch CASCADE')
-})
+const dataSource = db.useDataSource([Site, Page, Tag, Link, Comment, Section, Citation, Branch, Folder, Bookmark])
+const { manager } = dataSource
 
 const pageOf = async (id: number): Promise<Page> =>
   (await manager.findOneOrFail(Link, { where: { id }, relations: { page: true } })).page

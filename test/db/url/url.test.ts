@@ -1,11 +1,12 @@
 import * as fc from 'fast-check'
-import { type DataSource, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { Entity } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { DeclarationError } from '../../../src'
 import { URL_CHECK } from '../../../src/url/sql'
 import { formatUrl, parseUrl, Url, type UrlParts } from '../../../src/url'
 import { useDatabase } from '../../support/database'
 import { realUrls } from '../../unit/text/real-urls'
+import { entity, toOne } from '../../support/entity'
 
 @Entity({ name: 'links' })
 class Link extends Url {
@@ -14,17 +15,10 @@ class Link extends Url {
   }
 }
 
-@Entity({ name: 'reference' })
-class Reference {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @ManyToOne(() => Url, { nullable: false }) url!: Url
-}
+const Reference = entity('Reference', { url: toOne(() => Url, { nullable: false }) })
 
 const db = useDatabase()
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource([Url])
-})
+const dataSource = db.useDataSource([Url], { emptied: false })
 
 const parse = async (text: string): Promise<Url> => {
   const url = await Url.parse(text)
