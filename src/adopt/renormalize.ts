@@ -67,7 +67,7 @@ export class GuardedText extends TextWork {
     // Other texts, names and numbers of the table keep what is theirs.
     const installed = guardIn(state, on, wanted.note)
     const site = { schema: on.table.schema, table: on.table.table, wanted: [wanted], installed }
-    const placed = { ...site, searchSchema: on.table.schema, touched: false }
+    const placed = { ...site, searchSchema: on.table.schema, touched: false, isNew: false }
     const { before, after } = planSets(placed)
     return [...before.up, ...planAllFunctions([placed], [], []).before.up, ...after.up]
   }

@@ -163,7 +163,7 @@ export function wantedSets(metadata: EntityMetadata): TriggerSet[] {
 }
 
 /** The triggers of one entity's table. */
-export interface EntityTriggers extends Omit<TriggerSite, 'touched'> {
+export interface EntityTriggers extends Omit<TriggerSite, 'touched' | 'isNew'> {
   readonly metadata: EntityMetadata
 }
 

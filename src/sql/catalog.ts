@@ -476,14 +476,11 @@ export async function tableOids(
   relation: string,
   others: readonly string[] = [],
 ): Promise<string | undefined> {
-  const [row] = (await query(
-    `SELECT pg_catalog.concat_ws(' ', r.oid, (
-              SELECT pg_catalog.string_agg(coalesce(pg_catalog.to_regclass(o.name)::pg_catalog.oid::pg_catalog.text, '-'), ' ' ORDER BY o.nth)
-                FROM pg_catalog.unnest($2::pg_catalog.text[]) WITH ORDINALITY AS o (name, nth))) AS oids
-       FROM (SELECT pg_catalog.to_regclass($1)::pg_catalog.oid::pg_catalog.text) AS r (oid) WHERE r.oid IS NOT NULL`,
-    [relation, others],
-  )) as readonly { readonly oids: string }[]
-  return row?.oids
+  const tables = [relation, ...others]
+  const oids = tables.map((_, index) => `pg_catalog.to_regclass($${index + 1})::pg_catalog.oid`)
+  const sql = `SELECT pg_catalog.array_to_string(ARRAY[${oids.join(', ')}], ' ', '-') AS oids`
+  const [row] = (await query(sql, tables)) as readonly { readonly oids: string }[]
+  return row?.oids.startsWith('-') === true ? undefined : row?.oids
 }
 
 /** Drops our functions in these schemas that no trigger runs any more, but for those of other roles. */

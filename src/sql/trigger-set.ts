@@ -225,11 +225,7 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
     kernel,
     triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
     create: [...makeFunctions({ fresh: sources, kernel: shared, shares }), ...triggers.map(({ create }) => create)],
-    drop: [
-      ...triggers.map((one) => dropTrigger(relation, one.name)),
-      dropFunctions(sources),
-      ...(shared.length === 0 ? [] : [dropKernel(shared)]),
-    ],
+    drop: [...triggers.map((one) => dropTrigger(relation, one.name)), ...dropFunctions(sources), ...dropKernel(shared)],
   }
 }
 
@@ -372,93 +368,73 @@ export interface SharedFunction {
  */
 export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares = [] }: MadeFunctions): string[] {
   const made = [...kernel, ...fresh, ...replaced]
-  if (made.length === 0 && shares.length === 0) return []
-  const alike = likeOthers([...fresh, ...replaced])
-  const whole = (functions: readonly OwnedFunction[]): OwnedFunction[] =>
-    functions.filter((one) => !alike.some(({ source }) => source === one))
+  const isShared = shares.length > 0
+  if (made.length === 0 && !isShared) return []
+  const models: OwnedFunction[] = []
+  const alike: string[] = []
+  // A migration of many tables holds each body once.
+  const make = (create: string) => (source: OwnedFunction) => {
+    for (const model of models) {
+      const words = otherWords(model.body, source.body)
+      if (!words) continue
+      alike.push(`(${literal(called(source))}, ${literal(called(model))},\n        '${words}')`)
+      return []
+    }
+    models.push(source)
+    return [`${create} ${called(source)} ${IN_PLPGSQL} ${dollarQuote(source.body)}`]
+  }
   const statements = [
-    ...(fresh.length === 0 ? [] : [dropFunctions(fresh)]),
-    ...whole(fresh).map((one) => createFunction('CREATE FUNCTION', one)),
-    ...[...whole(replaced), ...kernel].map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
+    ...dropFunctions(fresh),
+    ...fresh.flatMap(make('CREATE FUNCTION')),
+    ...[...replaced, ...kernel].flatMap(make('CREATE OR REPLACE FUNCTION')),
     ...(alike.length === 0 ? [] : [createAlike(alike)]),
-    secure(made, kernel.length > 0, shares),
+    `DO ${dollarQuote(`
+DECLARE
+  command pg_catalog.text;${isShared ? '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;' : ''}
+BEGIN${kernel.length === 0 ? '' : REFUSE_OTHER_ENCODINGS}${made.length === 0 ? '' : `${refuseForeignTables(made)}${secureFunctions(made)}`}${
+      isShared ? refuseOtherOwners(shares) : ''
+    }
+END
+`)}`,
   ]
   return [statements.join(';\n')]
 }
 
-function secure(made: readonly OwnedFunction[], hasKernel: boolean, shares: readonly SharedFunction[]): string {
-  const isShared = shares.length > 0
-  return `DO ${dollarQuote(`
-DECLARE
-  command pg_catalog.text;${isShared ? '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;' : ''}
-BEGIN${hasKernel ? REFUSE_OTHER_ENCODINGS : ''}${made.length === 0 ? '' : `${refuseForeignTables(made)}${secureFunctions(made)}`}${
-    isShared ? refuseOtherOwners(shares) : ''
-  }
-END
-`)}`
-}
-
 const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => `${qualified(schema, name)}()`
 
-/** Runs as its caller until it is secured. */
-const createFunction = (create: string, source: FunctionSource): string =>
-  `${create} ${called(source)} RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(source.body)}`
+const IN_PLPGSQL = 'RETURNS trigger LANGUAGE plpgsql AS'
 
-/** A function whose body is that of another one, but for some words. */
-interface AlikeFunction {
-  readonly source: FunctionSource
-  readonly model: FunctionSource
-  /** In pairs: what a word of the model becomes. */
-  readonly words: readonly string[]
-}
-
-/**
- * The functions that need no body of their own, so that a migration of many tables holds each body once. Whether words
- * make one of the other is tried here: names may be such that they do not.
- */
-function likeOthers(functions: readonly OwnedFunction[]): AlikeFunction[] {
-  const models: FunctionSource[] = []
-  return functions.flatMap((source) => {
-    for (const model of models) {
-      const words = otherWords(model.body, source.body)
-      if (words) return [{ source, model, words }]
-    }
-    models.push(source)
-    return []
-  })
-}
-
-/** Shorter bodies are read as they are. */
+/** Shorter bodies are written as they are. */
 const LONG_BODY = 500
 
 /** Only ASCII: the server and JavaScript see the same words there. */
-const ASCII = /^[\t\n\x20-\x7e]*$/
+const ASCII = /^[\t\n -~]*$/
 
-function otherWords(model: string, body: string): string[] | undefined {
-  const [from = [], to = []] = [model, body].map((one) => one.match(/\w+/g) ?? [])
-  if (from.length !== to.length || body.length < LONG_BODY || !ASCII.test(model + body)) return undefined
-  const others = from.flatMap((word, index): [string, string][] => {
-    const other = to[index]
-    return other === undefined || other === word ? [] : [[word, other]]
-  })
-  const words = [...new Map(others)]
+/**
+ * Finds the words that make one body of another. Whether they do is tried here, because names may be such that they do not.
+ *
+ * @returns in pairs, what a word of the model becomes; undefined if the body is to be written
+ */
+function otherWords(model: string, body: string): string | undefined {
+  if (body.length < LONG_BODY || !ASCII.test(model + body)) return undefined
+  const to = body.match(/\w+/g)
+  const others = model.match(/\w+/g)?.map((word, index): [string, string] => [word, to?.[index] ?? ''])
+  const words = [...new Map(others?.filter(([word, other]) => word !== other))]
   const made = words.reduce((text, [word, other]) => text.replaceAll(new RegExp(`\\b${word}\\b`, 'g'), other), model)
-  const isSame =
-    withoutComments(made) === withoutComments(body) &&
-    JSON.stringify(parseNote(made)) === JSON.stringify(parseNote(body))
-  return isSame && words.flat().join(' ').length < body.length / 2 ? words.flat() : undefined
+  const meaning = (text: string): string => withoutComments(text) + JSON.stringify(parseNote(text))
+  const pairs = words.flat()
+  return meaning(made) === meaning(body) && pairs.join(' ').length < body.length / 2
+    ? packed(pairs, ' ', 100).join('\n        ')
+    : undefined
 }
 
-function createAlike(functions: readonly AlikeFunction[]): string {
-  const rows = functions.map(
-    ({ source, model, words }) =>
-      `(${literal(called(source))}, ${literal(called(model))},\n        '${packed(words, ' ', 100).join('\n        ')}')`,
-  )
-  return `DO ${dollarQuote(`
+/** @param rows a function, the function whose body its own resembles, and the words that differ */
+const createAlike = (rows: readonly string[]): string =>
+  `DO ${dollarQuote(`
 DECLARE
   one record;
 BEGIN
-  -- The body of the first function is that of the second one, with other words: in pairs, what a word becomes.
+  -- f has the body of model in other words: pairs of a word and what it becomes.
   FOR one IN
     SELECT v.f, p.prosrc AS body, pg_catalog.regexp_split_to_array(v.words, '[[:space:]]+') AS words FROM (VALUES
       ${rows.join(',\n      ')}) AS v (f, model, words)
@@ -468,11 +444,10 @@ BEGIN
       one.body := pg_catalog.regexp_replace(one.body,
         pg_catalog.concat('[[:<:]]', one.words[word], '[[:>:]]'), one.words[word ${op('+')} 1], 'g');
     END LOOP;
-    EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION %s RETURNS trigger LANGUAGE plpgsql AS %L', one.f, one.body);
+    EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION %s ${IN_PLPGSQL} %L', one.f, one.body);
   END LOOP;
 END
 `)}`
-}
 
 const REFUSE_OTHER_ENCODINGS = `
   IF pg_catalog.current_setting('server_encoding') ${op('<>')} 'UTF8' THEN
@@ -576,9 +551,11 @@ function refuseOtherOwners(shares: readonly SharedFunction[]): string {
 }
 
 /** Drops the shared functions that no table uses any more. */
-export const dropKernel = (sources: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string => {
+export function dropKernel(sources: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string[] {
+  if (sources.length === 0) return []
   const procedures = sources.map((one) => `pg_catalog.to_regprocedure(${literal(called(one))})`)
-  return `DO ${dollarQuote(`
+  return [
+    `DO ${dollarQuote(`
 DECLARE
   one pg_catalog.regprocedure;
 BEGIN
@@ -591,13 +568,14 @@ BEGIN
     EXECUTE pg_catalog.format('DROP FUNCTION %s', one);
   END LOOP;
 END
-`)}`
+`)}`,
+  ]
 }
 
 export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`
 
-export const dropFunctions = (functions: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string =>
-  `DROP FUNCTION IF EXISTS ${functions.map(called).join(', ')}`
+export const dropFunctions = (functions: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string[] =>
+  functions.length === 0 ? [] : [`DROP FUNCTION IF EXISTS ${functions.map(called).join(', ')}`]
 
 export const renameFunction = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>, to: string): string =>
   `ALTER FUNCTION ${called({ schema, name })} RENAME TO ${quote(to)}`

@@ -41,7 +41,7 @@ export interface TriggerSite {
   /** The table itself changes between the two parts of the plan. */
   readonly touched: boolean
   /** The table is made between the two parts of the plan, and dropped on the way back: its triggers go with it. */
-  readonly isNew?: boolean
+  readonly isNew: boolean
 }
 
 /** What comes before TypeORM changes the tables, and what after. Empty where the triggers stand as they should. */
@@ -83,18 +83,15 @@ export function planSets(site: TriggerSite): SetPlan {
   const relation = relationOf(site)
   return {
     before: {
-      up: [...obsolete.map(({ name }) => dropTrigger(relation, name)), ...dropAll(gone)],
+      up: [...obsolete.map(({ name }) => dropTrigger(relation, name)), ...dropFunctions(gone)],
       down: [...makeFunctions({ fresh: gone }), ...obsolete.map(({ definition }) => definition)],
     },
     after: {
       up: made.map(({ create }) => create),
-      down: site.isNew === true ? [] : made.map(({ name }) => dropTrigger(relation, name)),
+      down: site.isNew ? [] : made.map(({ name }) => dropTrigger(relation, name)),
     },
   }
 }
-
-const dropAll = (functions: readonly OwnedFunction[]): string[] =>
-  functions.length === 0 ? [] : [dropFunctions(functions)]
 
 /** Functions of a table that has another name or schema now make room for those of the table that comes. */
 export function makeRoom(sites: readonly TriggerSite[], orphans: readonly InstalledTriggers[]): Change {
@@ -142,7 +139,7 @@ export function planAllFunctions(
     if (!site || body === undefined || isNeeded || isWanted) return { up: [], down: [] }
     const source = { name: one.name, body, schema: site.schema, relation: relationOf(site) }
     return {
-      up: [dropKernel([source])],
+      up: dropKernel([source]),
       down: makeFunctions({ kernel: [source], shares: [{ relation: source.relation, source }] }),
     }
   })
@@ -158,7 +155,7 @@ function makeAll(
   const fresh = functions.flatMap((one) => one.fresh.map((each) => sourceOf(one.site, each)))
   const temporary = (isNew: boolean): OwnedFunction[] =>
     functions
-      .filter(({ site }) => (site.isNew === true) === isNew)
+      .filter(({ site }) => site.isNew === isNew)
       .flatMap((one) => one.fresh.filter(({ name }) => !one.lasting.has(name)).map((each) => sourceOf(one.site, each)))
   const replaced = functions.flatMap((one) => one.replaced.map(({ wanted }) => sourceOf(one.site, wanted)))
   const before = functions.flatMap((one) => one.replaced.map(({ found }) => asSource(one.site, found)))
@@ -168,8 +165,8 @@ function makeAll(
   )
   return {
     up: makeFunctions({ fresh, replaced, ...shared }),
-    down: [...dropAll(temporary(false)), ...makeFunctions({ replaced: before })],
-    last: [...dropAll(temporary(true)), ...(missing.length === 0 ? [] : [dropKernel(missing)])],
+    down: [...dropFunctions(temporary(false)), ...makeFunctions({ replaced: before })],
+    last: [...dropFunctions(temporary(true)), ...dropKernel(missing)],
   }
 }
 

@@ -83,7 +83,7 @@ export function createClaims(on: NamedTable): string[] {
 
 export const dropClaims = (on: NamedTable): string[] => [
   `DROP TABLE IF EXISTS ${[batchOf(on), leftRowsOf(on), releasedOf(on)].join(', ')}`,
-  dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
+  ...dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
 
 const fieldsOf = ({ holder: { of } }: NamedTable, row: string, columns: readonly ('holder' | 'property' | 'key')[]) =>

@@ -95,7 +95,7 @@ export function swapGuards(on: AdoptedTable, { final, before, loosened }: Swap):
   return [
     ...before.triggers.map((name) => dropTrigger(relation, name)),
     ...dropTriggers(on),
-    ...(before.functions.length === 0 ? [] : [dropFunctions(before.functions)]),
+    ...dropFunctions(before.functions),
     ...drops(on),
     `ALTER TABLE ${relation} ${[...gone, ...loosened.map((name) => `ALTER COLUMN ${quote(name)} DROP NOT NULL`)].join(', ')}`,
     ...renameColumns(table, renames).up,
