@@ -83,8 +83,8 @@ export interface ReadyText extends EntityText {
 
 /** What single calls of find-or-create have met lately. */
 interface Streak {
-  /** How many calls in succession have found their row. */
-  found: number
+  /** How many calls in succession have found their rows; negative: have created them. */
+  calls: number
 }
 
 /** @param ready of `ensureReady` */
@@ -106,7 +106,7 @@ export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
     rowStatements: new Map(),
     upsertStatements: new Map(),
     batchStatements: new Map(),
-    streak: { found: 0 },
+    streak: { calls: 0 },
   }
   entityText.readyTexts.set(ready, readyText)
   return readyText

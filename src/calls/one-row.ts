@@ -91,26 +91,28 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
 }
 
 /**
- * Once so many calls in a row have found their rows, the next ones look first: a statement that could insert costs the
- * server nearly twice as much. A new text then takes one more round trip, which is at worst one in 65 calls.
+ * After so many equal outcomes in succession, the next calls expect the same: they only look, or insert without a look.
+ * A statement that does both costs the server more. Another outcome takes one more round trip, and of an insert without
+ * a look one id, which is at worst one in 65 calls.
  */
-const MANY_FOUND = 64
+const LONG_STREAK = 64
 
 /** One attempt; undefined where others were faster in every step. */
 async function tryOnce(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const statements = statementsOf(entityText, row.others)
   const { streak } = entityText
   const { distributed } = entityText.ready
-  if (distributed || streak.found >= MANY_FOUND) {
+  if (distributed || streak.calls >= LONG_STREAK) {
     const rows = await session.rows(statements.find, row.key)
     const seen = rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
     if (seen) return seen
   }
-  const insert = distributed ? statements.create : statements.findOrCreate
+  const insert = distributed || streak.calls <= -LONG_STREAK ? statements.create : statements.findOrCreate
   const [first, another] = await (mayRaise(entityText)
     ? session.rowsOrRollBack(insert, row.all).catch(noneIfTaken)
     : session.rows(insert, row.all))
-  streak.found = first && !first.created ? streak.found + 1 : 0
+  if (first) streak.calls = first.created ? Math.min(streak.calls, 0) - 1 : Math.max(streak.calls, 0) + 1
+  else streak.calls = 0
   return first && !another ? first : await insertBeside(session, entityText, row)
 }
 
