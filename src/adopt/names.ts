@@ -514,7 +514,7 @@ async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, o
     if ([...findDrift(table, state), ...workDrift(works, state)].length === 0) return
     throw new AdoptionError(
       'unsupported',
-      `The table of names, ${tableName(table)}, is not as ${names.name} declares it. WorkRun its migrations first.`,
+      `The table of names, ${tableName(table)}, is not as ${names.name} declares it. Run its migrations first.`,
     )
   }
   const { master } = dataSource.driver as unknown as {

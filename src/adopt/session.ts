@@ -176,7 +176,7 @@ export class AdoptSession {
     if (this.cancelled < MOST_CANCELLED) return
     throw new AdoptionError(
       'interrupted',
-      `The statement was cancelled ${MOST_CANCELLED} times in succession (57014). WorkRun the same command to continue.`,
+      `The statement was cancelled ${MOST_CANCELLED} times in succession (57014). Run the same command to continue.`,
       error,
     )
   }
@@ -260,7 +260,7 @@ export class AdoptSession {
   /** @throws AdoptionError once the signal is aborted */
   interrupt(): void {
     if (this.manners.signal?.aborted !== true) return
-    throw new AdoptionError('interrupted', 'The adoption was stopped. WorkRun the same command to continue.')
+    throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to continue.')
   }
 
   /** Between two batches: others get their turn, and standbys catch up. */

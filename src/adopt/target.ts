@@ -99,7 +99,7 @@ export async function findTable(
 }
 
 const noTable = (relation: string): AdoptionError =>
-  new AdoptionError('unsupported', `There is no table ${relation}. WorkRun your migrations first.`)
+  new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
 
 /** How many rows, or groups of them, a message names. */
 export const KEYS_NAMED = 10
@@ -142,7 +142,7 @@ export function requireAdoptable({ hidesRows, distributed, children }: AdoptionF
   if (distributed)
     throw new AdoptionError(
       'unsupported',
-      `${relation} cannot be adopted: Citus distributes it. WorkRun undistribute_table() for it, then adopt it. ` +
+      `${relation} cannot be adopted: Citus distributes it. Run undistribute_table() for it, then adopt it. ` +
         'With a text it may be distributed again; with names or numbers it may not (docs/scale.md).',
     )
   const [why, next] = hidesRows

@@ -54,6 +54,24 @@ test('no imports form a cycle, not even those of types', () => {
   expect(left.map(({ from, to }) => `${from.name} → ${to.name}`)).toEqual([])
 })
 
+// A rename once made "WorkRun the same command" of a sentence that begins with Run.
+test('no sentence holds the name of an internal type', () => {
+  const shown = new Set(
+    files
+      .filter(({ name }) => name.endsWith('index'))
+      .flatMap(({ names }) => names.map(({ exportedAs }) => exportedAs)),
+  )
+  const types = files.flatMap((file) => file.exports).filter((name) => /^[A-Z][a-z]+[A-Z]/u.test(name))
+  const internal = new Set(types.filter((name) => !shown.has(name)))
+  expect(internal.size).toBeGreaterThan(100)
+  const found = files.flatMap(({ name, strings }) =>
+    strings
+      .filter((one) => one.includes(' ') && one.match(/\b[A-Z]\w+/gu)?.some((word) => internal.has(word)))
+      .map((one) => `${name}: ${one}`),
+  )
+  expect(found).toEqual([])
+})
+
 /** What the command line takes of other features without their entries. */
 const ALLOWED: readonly string[] = ['stream/flow', 'adopt/options', 'doctor/doctor']
 
