@@ -4,7 +4,6 @@ export { follow, type FollowOptions, type FollowReport } from './follow'
 export type { AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
 export {
   checkMerge,
-  forgetMerges,
   type LeftRow,
   type MergeDecision,
   mergeDuplicates,
@@ -12,8 +11,13 @@ export {
   type MergeReport,
   type MergeRows,
   type NamedReferences,
+} from './merge'
+export {
+  forgetMerges,
+  type LeftChange,
   resolveMerged,
   unmerge,
   type UnmergeOptions,
-} from './merge'
+  type UnmergeReport,
+} from './unmerge'
 export type { AdoptReport, Duplicates, RefusedRow } from './work'

@@ -1,7 +1,6 @@
-import type { DataSource, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rule, type Rules } from '../options'
-import { dataSourceOf } from '../registry/registry'
 import { qualified } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
@@ -14,53 +13,56 @@ import {
   parseRows,
   PROPERTY_OPTION,
 } from './options'
-import { AdoptionError, type AdoptSession, type TableCommand, type Seams, withSession, withTable } from './session'
+import { AdoptionError, type AdoptSession, type TableCommand, type Seams, withTable } from './session'
 import {
+  type LoggedChange,
   clearFlags,
+  columnNames,
+  createKeys,
   createLog,
   decideGroup,
+  deleteOne,
   deleteRows,
   dropPlaces,
   FIND_COLUMN,
   FIND_TABLE,
   findConflicts,
+  findInexact,
   findSurplus,
-  forgetLog,
-  type MergedTable,
+  isThere,
   lockPairs,
-  logAndDelete,
-  type Logged,
+  logOne,
   logRows,
-  MERGES,
-  READ_COLUMNS,
+  type MergedTable,
+  noteMergedKeys,
+  pairSource,
+  placesSource,
   READ_KEYED,
-  READ_PRIMARY,
   readGroups,
   readKeys,
-  readMoves,
   readPair,
   readPlaces,
   readSets,
   type Reference,
   referencesTo,
   refersItself,
-  repoint,
-  resolveKey,
-  restoreRows,
   seePairs,
   seeSelf,
   setValues,
   stillReferring,
+  stillThere,
   turn,
-  turnBack,
 } from './sql/merge'
-import { type AdoptedTable, FIND_KEPT } from './sql/table'
+import type { AdoptedTable } from './sql/table'
 import { findDeclaration, findTarget, requireAdopted, type Target } from './target'
 import { throughPlaces } from './work'
 
 /** What a person names for a merge: tables and columns that no foreign key tells of, or tables that may lose rows. */
 export interface NamedReferences {
-  /** Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. @default [] */
+  /**
+   * Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. Of a column
+   * that refers to several tables, also which rows: `attachment.target_id where target_type = 'page'`. @default []
+   */
   readonly also?: readonly string[]
   /**
    * Tables, as `table` or `schema.table`, whose rows become one too where a unique index stands against turning a
@@ -101,7 +103,7 @@ export async function checkMerge(
   })
 }
 
-function findTargetOf(
+export function findTargetOf(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
   property: string | undefined,
@@ -124,32 +126,45 @@ async function namedReferences(
   return await alsoReferring(session, target, also)
 }
 
-/**
- * References without a foreign key, as a person names them.
- *
- * @throws DeclarationError for a column that is not there, and a table without a primary key
- */
-async function alsoReferring(session: AdoptSession, { on }: Target, also: readonly string[]): Promise<Reference[]> {
+/** `table.column`, and which of its rows. */
+const NAMED = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?<value>(?:[^']|'')*)')?$/iu
+
+/** References without a foreign key, as a person names them. @throws DeclarationError */
+async function alsoReferring(session: AdoptSession, target: Target, also: readonly string[]): Promise<Reference[]> {
   const references: Reference[] = []
-  for (const name of also) {
-    const [column = '', table = '', schema = on.table.schema] = name.split('.').reverse()
-    const [found, [known]] = [
-      await session.query<{ name: string }>(READ_PRIMARY, [qualified(schema, table)]),
-      await session.query(FIND_COLUMN, [qualified(schema, table), column]),
-    ]
-    if (known === undefined || found.length === 0 || on.primary.length !== 1) {
-      throw new DeclarationError(`"${name}" must name a column of a table with a primary key. Write table.column.`)
-    }
-    references.push({
-      schema,
-      table,
-      columns: [column],
-      referenced: on.primary,
-      primary: found.map((one) => one.name),
-      own: schema === on.table.schema && table === on.table.table,
-    })
-  }
+  for (const name of also) references.push(await namedReference(session, target, name))
   return references
+}
+
+/** @throws DeclarationError for a column that is not there, and for one whose rows refer to several tables */
+async function namedReference(session: AdoptSession, { on }: Target, name: string): Promise<Reference> {
+  const { path, when, ...reference } = parseReference(name, on)
+  const [column = ''] = reference.columns
+  const isColumn = async (one: string): Promise<boolean> =>
+    (await session.query(FIND_COLUMN, [tableName(reference), one])).length > 0
+  if (!(await isColumn(column)) || !(await isColumn(when?.column ?? column)) || on.primary.length !== 1) {
+    throw new DeclarationError(
+      `"${path}" must name a column that refers to a primary key of one column. Write table.column, or ` +
+        `table.column where kind = 'page'.`,
+    )
+  }
+  const stem = column.replace(/_?id$/iu, '')
+  for (const kind of when ? [] : [`${stem}_type`, `${stem}Type`]) {
+    if (!(await isColumn(kind))) continue
+    throw new DeclarationError(
+      `"${path}" may refer to several tables: there is a column "${kind}". Write which rows refer to this one: ` +
+        `${path} where ${kind} = '…'.`,
+    )
+  }
+  return { ...reference, when }
+}
+
+function parseReference(name: string, on: AdoptedTable): Reference & { readonly path: string } {
+  const { path = '', column: by, value = '' } = NAMED.exec(name)?.groups ?? {}
+  const [column = '', table = '', schema = on.table.schema] = path.split('.').reverse()
+  const when = by === undefined ? undefined : { column: by, value: value.replaceAll("''", "'") }
+  const own = schema === on.table.schema && table === on.table.table
+  return { path, schema, table, columns: [column], referenced: on.primary, shared: [], own, when }
 }
 
 /** Options of the merge of duplicates. */
@@ -209,6 +224,8 @@ export interface LeftRow {
 interface MergeRun {
   readonly session: AdoptSession
   readonly target: Target
+  readonly table: MergedTable
+  readonly tables: Tables
   readonly references: readonly Reference[]
   readonly conflicts: Conflicts
   readonly clears: boolean
@@ -256,17 +273,21 @@ export async function mergeWith(
       ...(await namedReferences(session, target, options)),
     ]
     const { deleteDateColumn } = target.declaration.metadata
-    await session.all(createLog(target.on))
+    const tables = new Tables(session)
+    const table = await tables.keyed(target.on.table)
+    await session.all([...createLog(target.on), ...createKeys(target.on, table)])
     const { keep } = options
     const order = keep === 'newest' ? keep : 'oldest'
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
-    const conflicts = new Conflicts(session, target.on, Object.keys(options.conflict ?? {}))
+    const conflicts = new Conflicts(session, target.on, tables, Object.keys(options.conflict ?? {}))
     const decides = typeof keep === 'function'
     const merging: MergeRun = {
       session,
       target,
+      table,
+      tables,
       references,
       conflicts,
       clears,
@@ -292,13 +313,10 @@ const GROUPS = 100
 
 /** Asks the function for every group, outside of a transaction: what has changed by the time of the merge stays. */
 async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> {
-  const { session } = merging
-  const { on, facts } = merging.target
-  const [keyed] = await session.query<{ found: string }>(READ_KEYED, [tableName(on.table)])
-  const { types } = JSON.parse(keyed?.found ?? '') as MergedTable
-  const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
+  const { session, table } = merging
+  const { on } = merging.target
   const fixed = new Set([...on.primary, ...on.table.scope, ...on.table.text.map(({ name }) => name)])
-  const free = new Set(columns.map(({ name }) => name).filter((name) => !fixed.has(name)))
+  const free = new Set(columnNames(table).filter((name) => !fixed.has(name)))
   for (let last = '0'; ;) {
     const groups = await session.query<Record<'places' | 'rows' | 'keys', string>>(readGroups(on), [last, GROUPS])
     for (const group of groups) {
@@ -310,7 +328,7 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
         const kept = requireRow(rows, keep, on.primary)
         const others = keys.filter((_, index) => index !== kept)
         const values = [places, JSON.stringify(others), keys[kept], set && JSON.stringify(set)]
-        await session.query(decideGroup(on, types), values)
+        await session.query(decideGroup(on, table.types), values)
       } else await dropChanged(merging, places)
     }
     if (groups.length < GROUPS) return
@@ -346,9 +364,7 @@ async function setAll({ session, target: { on } }: MergeRun, ready: readonly str
   for (const { place, data } of await session.query<Record<'place' | 'data', string>>(readSets(on), [ready])) {
     const columns = Object.keys(JSON.parse(data) as ObjectLiteral)
     if (columns.length === 0) continue
-    const [log = '', write = ''] = setValues(on, columns)
-    await session.query(log, [place, on.table.guard])
-    await session.query(write, [place])
+    await session.query(setValues(on, columns), [place, on.table.guard])
   }
 }
 
@@ -370,21 +386,26 @@ async function mergeAll(merging: MergeRun): Promise<void> {
  */
 async function mergeBatch(merging: MergeRun, places: readonly string[], clears = false): Promise<number> {
   try {
-    const { busy, merged, selves } = await merging.session.together(
-      async () => await mergeRows(merging, places, clears),
-    )
+    const { busy, merged, left } = await merging.session.together(async () => await mergeRows(merging, places, clears))
     merging.merged += merged
-    await leaveRows(merging, selves, 'it would refer to itself')
+    for (const [place, reason] of left) await leaveRows(merging, [place], reason)
     return busy
   } catch (error) {
-    const { code, constraint } = serverError(error) ?? {}
     if (isBusyError(error)) return places.length
-    if (error instanceof Unmergeable) return await leaveRows(merging, places, error.message)
-    if (code === undefined || !/^(?:23|P0|2F|09)/.test(code)) throw error
+    const reason = reasonOf(error)
+    if (reason === undefined) throw error
     if (places.length > 1) return await mergeEach(merging, places)
-    if (code === SQLSTATE.uniqueViolation && !clears) return await mergeBatch(merging, places, true)
-    return await leaveRows(merging, places, constraint ?? code)
+    const clashes = serverError(error)?.code === SQLSTATE.uniqueViolation
+    if (clashes && !clears) return await mergeBatch(merging, places, true)
+    return await leaveRows(merging, places, reason)
   }
+}
+
+/** Why a row is left; undefined for an error that would befall every row. */
+function reasonOf(error: unknown): string | undefined {
+  if (error instanceof Unmergeable) return error.message
+  const { code = '', constraint } = serverError(error) ?? {}
+  return /^(?:23|P0|2F|09)/.test(code) ? (constraint ?? code) : undefined
 }
 
 async function mergeEach(merging: MergeRun, places: readonly string[]): Promise<number> {
@@ -411,8 +432,8 @@ interface Merged {
   /** Somebody else has so many of them locked. */
   readonly busy: number
   readonly merged: number
-  /** Groups whose row that stays refers to the one that goes. */
-  readonly selves: readonly string[]
+  /** Places whose rows are left, with the reasons. */
+  readonly left: ReadonlyMap<string, string>
 }
 
 async function mergeRows(merging: MergeRun, places: readonly string[], clears: boolean): Promise<Merged> {
@@ -422,32 +443,49 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
     (await session.query<{ place: string }>(sql, [of])).map(({ place }) => place)
   const seen = new Set(await placesOf(seePairs(on), places))
   const locked = await placesOf(lockPairs(on), places)
-  const selves = new Set<string>()
-  for (const one of references.filter(({ own }) => own)) {
-    for (const place of await placesOf(seeSelf(on, one), locked)) selves.add(place)
+  const left = new Map<string, string>()
+  for (const one of references) {
+    if (one.own)
+      for (const place of await placesOf(seeSelf(on, one), locked)) left.set(place, 'it would refer to itself')
+    const inexact = findInexact(placesSource(on), one, 'w.place::pg_catalog.text')
+    for (const { place, reason } of await session.query<Record<'place' | 'reason', string>>(inexact, [locked])) {
+      left.set(place, reason)
+    }
   }
-  const ready = locked.filter((place) => !selves.has(place))
+  const ready = locked.filter((place) => !left.has(place))
   await mergeReady(merging, ready, clears)
   await dropChanged(
     merging,
     places.filter((place) => !seen.has(place) && !locked.includes(place)),
   )
   const busy = [...seen].filter((place) => !locked.includes(place)).length
-  return { busy, merged: ready.length, selves: [...selves] }
+  return { busy, merged: ready.length, left }
 }
 
+/** @throws Unmergeable where a trigger prevents it */
 async function mergeReady(merging: MergeRun, ready: readonly string[], first: boolean): Promise<void> {
-  const { session, target, references, clears, conflicts } = merging
+  const { session, target, tables, table, references, clears, conflicts } = merging
   const { on } = target
   if (ready.length === 0) return
-  await session.query(logRows(on), [ready, on.table.guard])
+  const source = placesSource(on)
   for (const one of references) {
     if (first) for (const place of ready) await conflicts.clear(place, one)
-    await session.query(repoint(on, one), [ready, on.table.guard, JSON.stringify(one)])
-    const [still] = await session.query<{ n: string }>(stillReferring(on, one), [ready])
-    if (still?.n !== '0') throw new AdoptionError('changed', `A trigger undoes references of ${one.table}. Disable it.`)
+    const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns }
+    await session.query(turn(on, source, one, await tables.keyed(one), 2), [
+      ready,
+      on.table.guard,
+      JSON.stringify(change),
+    ])
+    const [still] = await session.query<{ n: string }>(stillReferring(source, one), [ready])
+    if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${one.table}`)
   }
+  // Triggers that count references have run by now: a row that comes back must not be counted for twice.
+  await session.query('SET CONSTRAINTS ALL IMMEDIATE')
+  await session.query(logRows(on, table), [ready, on.table.guard])
   await session.query(deleteRows(on), [ready])
+  const [there] = await session.query<{ n: string }>(stillThere(on), [ready])
+  if (there?.n !== '0') throw new Unmergeable('a trigger keeps it')
+  await session.query(noteMergedKeys(on), [ready])
   if (merging.decides) await setAll(merging, ready)
   if (clears) {
     await session.set('session_replication_role', 'replica')
@@ -455,90 +493,6 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
     await session.set('session_replication_role', 'origin')
   }
   await session.query(dropPlaces(on), [ready])
-}
-
-/**
- * Returns the primary key of the row that a merged row became, for links and caches that outlive that row.
- *
- * @param key key of the row that is gone: a value, or, for a key of several columns, an object by their names in the
- * database
- * @returns in the form that was given; undefined where no row of this key was merged
- * @throws DeclarationError
- */
-export async function resolveMerged<Key extends number | string | ObjectLiteral>(
-  manager: EntityManager,
-  entity: EntityTarget<ObjectLiteral>,
-  key: Key,
-  options: Pick<AdoptOptions, 'property'> = {},
-): Promise<Key | undefined> {
-  checkOptions('resolveMerged()', options, PROPERTY_OPTION)
-  const { table, metadata } = findDeclaration(dataSourceOf(manager), entity, options.property)
-  const names = metadata.primaryColumns.map(({ databaseName }) => databaseName)
-  const [log] = (await manager.query(FIND_KEPT, [tableName(table), MERGES])) as { schema: string; kept: boolean }[]
-  if (log?.kept !== true) return undefined
-  const parts = names.map((name) => String(typeof key === 'object' ? key[name] : key))
-  const on = { table: { ...table, schema: log.schema } }
-  const [found] = (await manager.query(resolveKey(on), [table.guard, parts])) as { kept: string[] }[]
-  return found && (keyLike(key, names, found.kept) as Key)
-}
-
-function keyLike(given: unknown, names: readonly string[], kept: readonly string[]): unknown {
-  const like = (one: unknown, value: string | undefined): unknown => (typeof one === 'number' ? Number(value) : value)
-  if (typeof given !== 'object') return like(given, kept[0])
-  return Object.fromEntries(names.map((name, index) => [name, like((given as ObjectLiteral)[name], kept[index])]))
-}
-
-/** Options of `unmerge`; as those of `adopt`. */
-export type UnmergeOptions = Pick<AdoptOptions, LockOption>
-
-/**
- * Plays the log of merges backwards, in one transaction: merged rows come back whole, and references point to them
- * again. Possible only while the table is not unique: before it is adopted, or after `abandon`.
- *
- * @returns how many rows came back
- * @throws AdoptionError if the table is unique
- */
-export async function unmerge(
-  dataSource: DataSource,
-  entity: EntityTarget<ObjectLiteral>,
-  options: UnmergeOptions = {},
-): Promise<number> {
-  checkOptions('unmerge()', options, LOCK_RULES)
-  const find = findTargetOf(dataSource, entity, options.property)
-  return await withTable({ dataSource, find, options, seams: {} }, async (session, target) => {
-    const { on, facts } = target
-    requireAdopted(target, false)
-    await session.all(createLog(on))
-    const columnsOf = async (table: string): Promise<string[]> =>
-      (await session.query<{ name: string }>(READ_COLUMNS, [table])).map(({ name }) => name)
-    return await session.patiently('unmerge', async () => {
-      const back = await session.query(`${restoreRows(on, await columnsOf(facts.oid))} RETURNING 1`, [on.table.guard])
-      for (const { seq, reference } of await session.query<Record<'seq' | 'reference', string>>(readMoves(on), [
-        on.table.guard,
-      ])) {
-        const logged = JSON.parse(reference) as Logged
-        const columns = 'gone' in logged ? await columnsOf(qualified(logged.schema, logged.table)) : []
-        await session.query(turnBack(on, logged, columns), [seq])
-      }
-      await session.query(forgetLog(on), [on.table.guard])
-      return back.length
-    })
-  })
-}
-
-/** Empties the log: merged rows can no longer be restored, nor their keys resolved. */
-export async function forgetMerges(
-  dataSource: DataSource,
-  entity: EntityTarget<ObjectLiteral>,
-  options: Pick<AdoptOptions, 'property'> = {},
-): Promise<void> {
-  checkOptions('forgetMerges()', options, PROPERTY_OPTION)
-  const declaration = findDeclaration(dataSource, entity, options.property)
-  await withSession(dataSource, {}, {}, async (session) => {
-    const { on } = await findTarget(declaration, session.query)
-    await session.all(createLog(on))
-    await session.query(forgetLog(on), [on.table.guard])
-  })
 }
 
 /** What stands against it that two rows become one: the constraint, or a clause. */
@@ -564,33 +518,62 @@ interface Pair {
 /** Rows refer to rows that refer to rows; further than this somebody should look. */
 const DEEPEST = 10
 
+/** What the catalog says of tables, read once. */
+export class Tables {
+  private readonly found = new Map<string, Promise<MergedTable>>()
+
+  constructor(private readonly session: AdoptSession) {}
+
+  async keyed({
+    schema,
+    table,
+  }: Pick<Reference, 'table'> & { readonly schema?: string | undefined }): Promise<MergedTable> {
+    const name = tableName({ schema, table })
+    const found = this.found.get(name) ?? this.read(name)
+    this.found.set(name, found)
+    return await found
+  }
+
+  private async read(name: string): Promise<MergedTable> {
+    const [row] = await this.session.query<{ found: string }>(READ_KEYED, [name])
+    if (row) return JSON.parse(row.found) as MergedTable
+    throw new AdoptionError('changed', `There is no table ${name} any more. Run the same command again.`)
+  }
+}
+
 /** Merges rows that would clash once their references are turned, and what refers to them in turn. */
 class Conflicts {
-  private readonly tables = new Map<string, Promise<MergedTable>>()
   private readonly references = new Map<string, Promise<Reference[]>>()
 
   /** @param merged tables, as `table` or `schema.table`, whose rows become one although they differ */
   constructor(
     private readonly session: AdoptSession,
     private readonly on: AdoptedTable,
+    private readonly tables: Tables,
     private readonly merged: readonly string[],
   ) {}
 
   /** Clears the way for the references to the row of a place of work. @throws Unmergeable */
   async clear(place: string, reference: Reference): Promise<void> {
     const [pair] = await this.session.query<Pair>(readPair(this.on), [place])
-    if (pair) await this.clearPair(await this.keyed(this.on.table), reference, pair, 1)
+    if (pair) await this.clearPair(await this.tables.keyed(this.on.table), reference, pair, [pair])
   }
 
-  private async clearPair(parent: MergedTable, reference: Reference, pair: Pair, depth: number): Promise<void> {
-    const child = await this.keyed(reference)
+  /** @param above the pair that is to be merged, and those below it down to this one */
+  private async clearPair(
+    parent: MergedTable,
+    reference: Reference,
+    pair: Pair,
+    above: readonly Pair[],
+  ): Promise<void> {
+    const child = await this.tables.keyed(reference)
     if (child.primary.length === 0) return
     const touched = child.indexes.filter(({ columns }) => columns.some((name) => reference.columns.includes(name)))
     for (const { name, columns } of touched) {
       const sql = findConflicts(parent, reference, child, columns)
       for (const one of await this.session.query<Pair & { same: boolean }>(sql, [pair.old, pair.kept])) {
         if (!one.same && !this.isMerged(child)) throw new Unmergeable(name)
-        await this.mergePair(child, one, depth)
+        await this.mergePair(child, one, above)
       }
     }
   }
@@ -599,37 +582,36 @@ class Conflicts {
     return this.merged.includes(table) || this.merged.includes(`${schema}.${table}`)
   }
 
-  private async mergePair(table: MergedTable, pair: Pair, depth: number): Promise<void> {
-    if (depth > DEEPEST) throw new Unmergeable(`rows refer to each other over more than ${DEEPEST} tables`)
-    const { schema, table: name, primary } = table
-    const parent = { schema, table: name, primary }
-    const values = [pair.old, pair.kept]
+  private async mergePair(table: MergedTable, pair: Pair, above: readonly Pair[]): Promise<void> {
+    if (above.length > DEEPEST) throw new Unmergeable(`rows refer to each other over more than ${DEEPEST} tables`)
+    const { schema, table: name } = table
+    const { guard } = this.on.table
+    const [values, keys] = [
+      [pair.old, pair.kept],
+      [above[0]?.old, above[0]?.kept],
+    ]
+    const source = pairSource(table)
     for (const reference of await this.referencesTo(table)) {
       if (reference.own) await this.refuseSelf(table, reference, values)
-      await this.clearPair(table, reference, pair, depth + 1)
-      const logged = JSON.stringify({ ...reference, parent })
-      await this.session.query(turn(this.on, table, reference), [...values, this.on.table.guard, logged])
+      const [inexact] = await this.session.query<{ reason: string }>(findInexact(source, reference, '0'), values)
+      if (inexact) throw new Unmergeable(inexact.reason)
+      await this.clearPair(table, reference, pair, [...above, pair])
+      const change: LoggedChange = { schema: reference.schema, table: reference.table, columns: reference.columns }
+      const turned = turn(this.on, source, reference, await this.tables.keyed(reference), 3)
+      await this.session.query(turned, [...values, guard, JSON.stringify(change), ...keys])
+      const [still] = await this.session.query<{ n: string }>(stillReferring(source, reference), values)
+      if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${reference.table}`)
     }
-    const [log = '', remove = ''] = logAndDelete(this.on, table)
-    await this.session.query(log, [...values, this.on.table.guard, JSON.stringify({ ...parent, gone: true })])
-    await this.session.query(remove, [pair.old])
+    const change: LoggedChange = { schema, table: name }
+    await this.session.query(logOne(this.on, table), [pair.old, guard, JSON.stringify(change), ...keys])
+    await this.session.query(deleteOne(table), [pair.old])
+    const [there] = await this.session.query<{ n: string }>(isThere(table), [pair.old])
+    if (there?.n !== '0') throw new Unmergeable(`a trigger keeps a row of ${name}`)
   }
 
   private async refuseSelf(table: MergedTable, reference: Reference, values: unknown[]): Promise<void> {
     const [found] = await this.session.query<{ n: string }>(refersItself(table, reference), values)
     if (found?.n !== '0') throw new Unmergeable(`a row of ${table.table} would refer to itself`)
-  }
-
-  private async keyed({ schema, table }: Pick<Reference, 'table'> & { readonly schema: string }): Promise<MergedTable> {
-    const name = qualified(schema, table)
-    const found = this.tables.get(name) ?? this.readKeyed(name)
-    this.tables.set(name, found)
-    return await found
-  }
-
-  private async readKeyed(name: string): Promise<MergedTable> {
-    const [row] = await this.session.query<{ found: string }>(READ_KEYED, [name])
-    return JSON.parse(row?.found ?? '') as MergedTable
   }
 
   private async referencesTo({ oid }: MergedTable): Promise<Reference[]> {

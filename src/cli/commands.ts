@@ -1,4 +1,4 @@
-import type { DataSource } from 'typeorm'
+import type { DataSource, ObjectLiteral } from 'typeorm'
 import {
   abandon,
   adopt,
@@ -14,6 +14,8 @@ import {
   type MergeRows,
   planAdoption,
   unmerge,
+  type UnmergeOptions,
+  type UnmergeReport,
 } from '../adopt'
 import { doctor, type DoctorFinding, type DoctorReport, preview, type PreviewReport } from '../doctor'
 import { declaresAnything } from '../doctor/doctor'
@@ -34,8 +36,7 @@ interface AdoptRun {
 export async function runAdopt(run: AdoptRun): Promise<ExitCode> {
   const { stderr } = run.streams
   try {
-    await runCommand(run)
-    return EXIT.done
+    return (await runCommand(run)) ? EXIT.done : EXIT.failed
   } catch (error) {
     if (!(error instanceof AdoptionError)) throw error
     stderr.write(`${printableLines(error.message)}\n`)
@@ -43,17 +44,25 @@ export async function runAdopt(run: AdoptRun): Promise<ExitCode> {
   }
 }
 
-async function runCommand({ dataSource, invocation, streams, signal }: AdoptRun): Promise<void> {
+/** @returns whether nothing is left to do by hand */
+async function runCommand({ dataSource, invocation, streams, signal }: AdoptRun): Promise<boolean> {
   const { target } = findEntity(dataSource, invocation.entity)
   const print = (text: string): void => void streams.stdout.write(text)
   const notice = (line: string): void => void streams.stderr.write(`${printable(line)}\n`)
   const stoppable = { signal, onNotice: notice }
   const { property } = invocation.options
+  const { pace } = invocation
+  let isWhole = true
   if (invocation.kind === 'abandon') {
     const { locks } = await abandon(dataSource, target, { property, ...stoppable })
     print(`${formatLocks(locks)}The table is abandoned. No text was changed.\n`)
   } else if (invocation.kind === 'unmerge') {
-    print(`${number(await unmerge(dataSource, target, { property, ...stoppable }))} rows were restored.\n`)
+    const progress = printProgress(notice)
+    const onProgress = (rows: number): void => progress({ step: 'unmerge', fraction: undefined, rows })
+    const key = keyOf(invocation.key)
+    const report = await unmerge(dataSource, target, { ...pace, ...stoppable, key, onProgress })
+    print(formatUnmerge(report))
+    return report.left.length === 0
   } else if (invocation.forgetLog) {
     await forgetMerges(dataSource, target, { property })
     print('The log of merges is empty.\n')
@@ -62,7 +71,6 @@ async function runCommand({ dataSource, invocation, streams, signal }: AdoptRun)
       print(`-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`)
     }
   } else {
-    const pace = { ...invocation.pace, ...stoppable }
     const progress = printProgress(notice)
     // The adoption may take hours: a file or a table that does not exist ends the command at once.
     const merge = invocation.merge && {
@@ -74,16 +82,33 @@ async function runCommand({ dataSource, invocation, streams, signal }: AdoptRun)
     if (merge) await checkMerge(dataSource, target, { property, also: merge.also, conflict: merge.conflict })
     const report = await adopt(dataSource, target, { ...invocation.options, ...stoppable, onProgress: progress })
     print(formatAdoption(report, merge !== undefined))
-    if (report.step !== 'done') return
+    if (report.step !== 'done') return true
     if (merge) {
       const onProgress = (rows: number): void => progress({ step: 'merge', fraction: undefined, rows })
-      print(formatMerge(await mergeDuplicates(dataSource, target, { ...pace, ...merge, onProgress })))
+      const merged = await mergeDuplicates(dataSource, target, { ...pace, ...stoppable, ...merge, onProgress })
+      print(formatMerge(merged))
+      isWhole = merged.left.length === 0
     }
     if (invocation.follow) {
       const onProgress = (texts: number): void => notice(`follow  ${number(texts)} texts normalized  Ctrl-C ends it`)
-      const { normalized, refused, refusedTotal } = await follow(dataSource, target, { ...pace, signal, onProgress })
+      const { normalized, refused, refusedTotal } = await follow(dataSource, target, {
+        ...pace,
+        ...stoppable,
+        onProgress,
+      })
       print(linesOf([`${number(normalized)} texts were normalized.`, ...formatRefused(refused, refusedTotal)]))
     }
+  }
+  return isWhole
+}
+
+/** A key of several columns is JSON: `{"tenant":1,"id":17}`. */
+function keyOf(given: string | undefined): UnmergeOptions['key'] {
+  if (given?.startsWith('{') !== true) return given
+  try {
+    return JSON.parse(given) as ObjectLiteral
+  } catch {
+    throw new UsageError(`--key is a value, or JSON of several columns: --key '{"tenant":1,"id":17}'`)
   }
 }
 
@@ -116,9 +141,20 @@ function formatMerge({ merged, left }: MergeReport): string {
   return linesOf([`${number(merged)} rows were merged.`, ...leftLines])
 }
 
+const NOT_WHOLE_NEXT =
+  'A row that did not come back is in the log still: mend the reason, and run the same command again. A value or a ' +
+  'reference that has changed since the merge stays as it is.'
+
+function formatUnmerge({ restored, left }: UnmergeReport): string {
+  const rows = left.map(({ table, row, reason }) => `  ${table} ${JSON.stringify(row)}: ${reason}`)
+  const leftLines =
+    left.length === 0 ? [] : [`Not as before the merge: ${number(left.length)}`, ...rows, NOT_WHOLE_NEXT]
+  return linesOf([`${number(restored)} rows were restored.`, ...leftLines])
+}
+
 const PROGRESS_MILLISECONDS = 2_000
 
-type StepProgress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress['step'] | 'merge' }
+type StepProgress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress['step'] | 'merge' | 'unmerge' }
 
 /**
  * A line every two seconds, and one for every step of an adoption or of the merge after it, for example

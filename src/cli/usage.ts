@@ -53,6 +53,8 @@ export type Invocation =
       /** What is done with duplicates once the table is adopted. */
       readonly merge: (Pick<MergeOptions, 'also' | 'conflict'> & { readonly keep: KeptRow }) | undefined
       readonly forgetLog: boolean
+      /** The only merged row that is to come back. */
+      readonly key: string | undefined
       /** Goes on with what other code writes. */
       readonly follow: boolean
     }
@@ -100,7 +102,8 @@ file that exports a normalizer. It changes nothing.
 
 adopt brings a table with rows under the guard while the application runs, or gives its
 rows their numbers or names. If it stops, the same command continues. abandon removes
-everything again and changes no text; unmerge then restores merged rows
+everything again and changes no text; unmerge then restores merged rows, and what has
+changed since stays and is listed
 (docs/adopting.md).
 
       --dry-run             print the steps and their SQL, and change nothing
@@ -112,10 +115,13 @@ everything again and changes no text; unmerge then restores merged rows
       --merge WHICH         then keep the oldest or newest row of equal texts, or the
                             one that the function of a file chooses, and turn all
                             references to it; a log keeps the others
-      --also TABLE.COLUMN   a reference without a foreign key to turn too; may be repeated
+      --also TABLE.COLUMN   a reference without a foreign key to turn too; repeatable. Of
+                            a column that refers to several tables also which rows:
+                            "file.owner_id where owner_type = 'page'"
       --conflict TABLE=merge
                             merge rows of TABLE that clash, too; may be repeated
       --forget-log          empty the log of merges
+      --key KEY             unmerge: the only row that is to come back
       --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
       --user-triggers fire  let the table's own triggers run for every row
@@ -133,8 +139,8 @@ everything again and changes no text; unmerge then restores merged rows
   -h, --help              show this help and exit
   -v, --version           show the version and exit
 
-Exit codes: 0 success, 1 failure, or the doctor found an error, 2 wrong usage,
-130 stopped by Ctrl-C.
+Exit codes: 0 success, 1 failure, rows that are left, or an error that the doctor found,
+2 wrong usage, 130 stopped by Ctrl-C.
 `
 
 const OPTIONS = {
@@ -147,6 +153,7 @@ const OPTIONS = {
   column: { type: 'string' },
   json: { type: 'boolean' },
   'dry-run': { type: 'boolean' },
+  key: { type: 'string' },
   until: { type: 'string' },
   'batch-ms': { type: 'string' },
   pause: { type: 'string' },
@@ -214,7 +221,7 @@ const TAKES = {
     'user-triggers',
   ],
   abandon: ['property'],
-  unmerge: ['property'],
+  unmerge: ['property', 'key', 'batch-ms', 'pause', 'max-lag'],
 } as const satisfies Readonly<Record<string, readonly string[]>>
 
 type CommandName = keyof typeof TAKES
@@ -283,6 +290,7 @@ function adoptInvocationOf(values: Values): Omit<AdoptInvocation, 'kind' | 'data
     pace,
     merge: keep && { keep, also, conflict: Object.fromEntries(merged) },
     forgetLog: values['forget-log'] === true,
+    key: values.key,
     follow: values.follow === true,
   }
 }

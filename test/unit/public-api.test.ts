@@ -103,6 +103,7 @@ const PUBLIC = {
       'Duplicates',
       'FollowOptions',
       'FollowReport',
+      'LeftChange',
       'LeftRow',
       'MergeDecision',
       'MergeOptions',
@@ -112,6 +113,7 @@ const PUBLIC = {
       'PlannedStep',
       'RefusedRow',
       'UnmergeOptions',
+      'UnmergeReport',
     ],
   },
   'text/index.ts': {

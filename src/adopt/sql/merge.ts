@@ -1,8 +1,8 @@
 import type { Query } from '../../sql/catalog'
-import { literal, qualified, quote } from '../../sql/identifier'
+import { dollarQuote, literal, qualified, quote } from '../../sql/identifier'
 import { field, isLive, tableName } from '../../sql/text-table'
 import { isTrustedBy } from '../../sql/trigger-set'
-import { type AdoptedTable, type Held, own, ownAlone, refusePlanted, workOf } from './table'
+import { type AdoptedTable, type Held, nameOf, objectOf, own, ownAlone, refusePlanted, workOf } from './table'
 import { isOfChain, samePrimary } from './texts'
 
 /** Columns of a table by which its rows refer to another one. */
@@ -12,28 +12,23 @@ export interface Reference {
   /** In the order of those that they refer to. */
   readonly columns: readonly string[]
   readonly referenced: readonly string[]
-  /** Primary key of the referring table; empty if it has none. */
-  readonly primary: readonly string[]
+  /** Those of them that another foreign key of the table uses too, as a tenant is. */
+  readonly shared: readonly string[]
   /** The table refers to itself. */
   readonly own: boolean
-  /** The table that is referred to, in the log; undefined: the adopted one. */
-  readonly parent?: Parent | undefined
+  /** Only rows that hold this value refer to the table. */
+  readonly when?: { readonly column: string; readonly value: string } | undefined
 }
 
-/** A table that is referred to, with its primary key. */
-interface Parent {
+/** What an entry of the log holds beside the rows that went: what became of a row of this table. */
+export interface LoggedChange {
   readonly schema: string
   readonly table: string
-  readonly primary: readonly string[]
+  /** Columns that were given other values, of which the data holds those before and after. undefined: the row went. */
+  readonly columns?: readonly string[]
+  /** A function chose the values for the row that stays: logged after the row that went, as it may take over its values. */
+  readonly set?: true
 }
-
-/** What one entry of the log says beside the rows that went: a reference that was turned, or what befell another row. */
-export type Logged =
-  | Reference
-  /** A row of another table that went, since it clashed with one that stayed. */
-  | (Parent & { readonly gone: true })
-  /** Columns of the row that stayed were given other values; the data holds what they were. */
-  | (Parent & { readonly set: readonly string[] })
 
 /**
  * By the catalog: composite ones too, of whatever action; a partition's is its parent's. Where its owner may not act as
@@ -51,8 +46,11 @@ export async function referencesTo(
     `SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
         'schema', n.nspname, 'table', r.relname, 'trusted', ${isTrustedBy('r', 't')}, 'own', c.conrelid OPERATOR(pg_catalog.=) c.confrelid,
         'columns', ${names('c.conrelid', 'c.conkey')}, 'referenced', ${names('c.confrelid', 'c.confkey')},
-        'primary', coalesce((SELECT ${names('p.conrelid', 'p.conkey')} FROM pg_catalog.pg_constraint AS p
-                              WHERE p.conrelid OPERATOR(pg_catalog.=) c.conrelid AND p.contype OPERATOR(pg_catalog.=) 'p'), '[]')) ORDER BY c.oid), '[]')::pg_catalog.text AS found
+        'shared', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
+          WHERE a.attrelid OPERATOR(pg_catalog.=) c.conrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (c.conkey)
+            AND EXISTS (SELECT FROM pg_catalog.pg_constraint AS o
+              WHERE o.conrelid OPERATOR(pg_catalog.=) c.conrelid AND o.contype OPERATOR(pg_catalog.=) 'f'
+                AND o.oid OPERATOR(pg_catalog.<>) c.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (o.conkey)))) ORDER BY c.oid), '[]')::pg_catalog.text AS found
        FROM pg_catalog.pg_constraint AS c
        JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) c.confrelid
        JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) c.conrelid
@@ -61,13 +59,8 @@ export async function referencesTo(
     [oid],
   )) as readonly { found: string }[]
   const found = JSON.parse(row?.found ?? '[]') as (Reference & { readonly trusted: boolean })[]
-  return found.map(({ trusted, ...reference }) => (trusted ? reference : refuse(referring(reference))))
+  return found.map(({ trusted, ...reference }) => (trusted ? reference : refuse(tableName(reference))))
 }
-
-/** The primary key of a table named as SQL, for a reference that has no foreign key. */
-export const READ_PRIMARY: string = `SELECT a.attname AS name FROM pg_catalog.pg_index AS i
-  JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey)
- WHERE i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1) AND i.indisprimary`
 
 /** Parameters: a qualified table, a column. */
 export const FIND_COLUMN: string = `SELECT a.attnum FROM pg_catalog.pg_attribute AS a
@@ -81,20 +74,97 @@ export const FIND_TABLE: string = `SELECT c.oid FROM pg_catalog.pg_class AS c JO
 /** The log of merges. */
 export const MERGES = 'unique_text_merges'
 
-const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
+export const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
 
-/** Which row took the place of which: rows that are gone, whole, and every reference that was turned to another one. */
+/** The keys of merged rows, for `resolveMerged`. */
+export const keysOf = (on: Held): string => objectOf(on, 'merged')
+
+/**
+ * The log: rows that went, whole, and every value that was changed, in the form that the output function of its type
+ * gives. Only the owner of the table reads it.
+ */
 export const createLog = (on: AdoptedTable): string[] => [
   `CREATE TABLE IF NOT EXISTS ${merges(on)} (seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
     `guard pg_catalog.text NOT NULL, old pg_catalog.text[] NOT NULL, kept pg_catalog.text[] NOT NULL, ` +
-    `reference pg_catalog.jsonb, data pg_catalog.jsonb NOT NULL)`,
+    `change pg_catalog.jsonb, data pg_catalog.jsonb NOT NULL)`,
   refusePlanted(on, MERGES),
-  `CREATE INDEX IF NOT EXISTS unique_text_merges_old ON ${merges(on)} (guard, old) WHERE reference IS NULL`,
-  ...ownAlone(on, [merges(on)], 'readable'),
+  `CREATE INDEX IF NOT EXISTS unique_text_merges_old ON ${merges(on)} (guard, old)`,
+  ...ownAlone(on, [merges(on)]),
+]
+
+/**
+ * The keys of merged rows, each with the key of the row that exists. The roles that may read the table read them, each
+ * those of rows that its policies show.
+ */
+export function createKeys(on: AdoptedTable, { types }: MergedTable): string[] {
+  const [keys, name] = [keysOf(on), nameOf(on, 'merged')]
+  const kept = on.primary.map(
+    (column, index) =>
+      `${field('t', column)} OPERATOR(pg_catalog.=) (${quote(name)}.kept)[${index + 1}]::${types[index]}`,
+  )
+  return [
+    `CREATE TABLE IF NOT EXISTS ${keys} (old pg_catalog.text[] PRIMARY KEY, kept pg_catalog.text[] NOT NULL)`,
+    refusePlanted(on, name),
+    `CREATE INDEX IF NOT EXISTS ${quote(nameOf(on, 'merged_kept'))} ON ${keys} (kept)`,
+    ...ownAlone(on, [keys]),
+    ...grantAlike(on, keys),
+    `ALTER TABLE ${keys} ENABLE ROW LEVEL SECURITY`,
+    `DROP POLICY IF EXISTS visible ON ${keys}`,
+    `CREATE POLICY visible ON ${keys} FOR SELECT USING (EXISTS (SELECT FROM ${own(on)} WHERE ${kept.join(' AND ')}))`,
+  ]
+}
+
+/** Lets everyone read a table who may read the text's. */
+const grantAlike = (on: Held, name: string): string[] => [
+  `DO ${dollarQuote(`
+DECLARE
+  command pg_catalog.text;
+BEGIN
+  FOR command IN
+    SELECT DISTINCT pg_catalog.format('GRANT SELECT ON %s TO %s', ${literal(name)}::pg_catalog.text,
+        CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+     WHERE c.oid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass
+       AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT' AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
+  LOOP
+    EXECUTE command;
+  END LOOP;
+END
+`)}`,
 ]
 
 export const forgetLog = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
+
+export const dropKeys = (on: Held): string => `DROP TABLE IF EXISTS ${keysOf(on)}`
+
+/** A value as the output function of its type gives it. A cast could be another role's, and an array in quotes has none. */
+export const shown = (value: string): string =>
+  `CASE WHEN pg_catalog.num_nulls(${value}) OPERATOR(pg_catalog.=) 0 THEN pg_catalog.concat(${value}) END`
+
+/** A function takes at most 100 arguments. */
+const SHOWN_AT_ONCE = 40
+
+/** Values by names, as JSON. */
+function shownAll(values: readonly (readonly [name: string, value: string])[]): string {
+  const parts = ["'{}'::pg_catalog.jsonb"]
+  for (let at = 0; at < values.length; at += SHOWN_AT_ONCE) {
+    const some = values
+      .slice(at, at + SHOWN_AT_ONCE)
+      .map(([name, value]) => `${literal(name)}::pg_catalog.text, ${shown(value)}`)
+    parts.push(`pg_catalog.jsonb_build_object(${some.join(', ')})`)
+  }
+  return `(${parts.join(' OPERATOR(pg_catalog.||) ')})`
+}
+
+export const shownRow = (row: string, names: readonly string[]): string =>
+  shownAll(names.map((name) => [name, field(row, name)]))
+
+/** What a row is known by: without a primary key, by all that it holds. Rows that hold the same are as good as one another. */
+export const keyNames = (table: MergedTable): readonly string[] =>
+  table.primary.length > 0 ? table.primary : columnNames(table)
+
+export const columnNames = ({ columns }: MergedTable): readonly string[] => columns.map(({ name }) => name)
 
 /**
  * Finds the rows to delete (`k0`, …), each with the row that stays (`p0`, …), in the order of `place`.
@@ -144,7 +214,7 @@ export function readGroups(on: AdoptedTable): string {
    WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 GROUP BY ${names('w.p')} ORDER BY pg_catalog.min(w.place) LIMIT $2::pg_catalog.int8),
 m AS (SELECT g.places, ${on.primary.map((_, index) => `g.p${index} AS k${index}`).join(', ')} FROM g
   UNION ALL SELECT g.places, ${names('w.k')} FROM g JOIN ${workOf(on)} AS w ON w.place OPERATOR(pg_catalog.=) ANY (g.places))
-SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t) ORDER BY ${order})::pg_catalog.text AS rows,
+SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t.*) ORDER BY ${order})::pg_catalog.text AS rows,
        pg_catalog.jsonb_agg(pg_catalog.to_jsonb(${key}) ORDER BY ${order})::pg_catalog.text AS keys
   FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm')} GROUP BY m.places ORDER BY m.places`
 }
@@ -164,18 +234,30 @@ export const readSets = (on: Held): string =>
   `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${workOf(on)} AS w ` +
   `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND w.data IS NOT NULL`
 
-/** Logs the values that the row that stays has, at the place $1, and gives it the others; $2 is the text. */
-export function setValues(on: AdoptedTable, columns: readonly string[]): string[] {
+/**
+ * Gives the row that stays, at the place $1, other values, and logs each value that this changes; $2 is the text. What
+ * triggers make of the values is logged with them.
+ */
+export function setValues(on: AdoptedTable, columns: readonly string[]): string {
   const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
   const at = `w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${kept}`
   const { schema, table } = on.table
-  const logged = literal(JSON.stringify({ schema, table, primary: on.primary, set: columns }))
-  return [
-    `INSERT INTO ${merges(on)} (guard, old, kept, reference, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
-      `${logged}::pg_catalog.jsonb, pg_catalog.to_jsonb(t) FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${at}`,
-    `UPDATE ${own(on)} SET ${columns.map((name) => `${quote(name)} = v.${quote(name)}`).join(', ')} FROM ${workOf(on)} AS w ` +
-      `CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${tableName(on.table)}, w.data) AS v WHERE ${at}`,
-  ]
+  const set = columns.map((name) => `${quote(name)} = v.${quote(name)}`).join(', ')
+  const changes = columns.map((name) => {
+    const one = literal(name)
+    const change = literal(JSON.stringify({ schema, table, columns: [name], set: true } satisfies LoggedChange))
+    return `(${change}::pg_catalog.jsonb, pg_catalog.jsonb_build_object(${one}::pg_catalog.text, b.was OPERATOR(pg_catalog.->) ${one}::pg_catalog.text),
+      pg_catalog.jsonb_build_object(${one}::pg_catalog.text, u.made OPERATOR(pg_catalog.->) ${one}::pg_catalog.text))`
+  })
+  return `WITH b AS MATERIALIZED (SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept, ${shownRow('t', columns)} AS was
+    FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${at}),
+u AS (UPDATE ${own(on)} SET ${set} FROM ${workOf(on)} AS w
+    CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${tableName(on.table)}, w.data) AS v
+   WHERE ${at} RETURNING ${shownRow('t', on.primary)} AS key, ${shownRow('t', columns)} AS made)
+INSERT INTO ${merges(on)} (guard, old, kept, change, data)
+SELECT $2::pg_catalog.text, b.old, b.kept, c.change, pg_catalog.jsonb_build_object('key', u.key, 'was', c.was, 'made', c.made)
+  FROM b CROSS JOIN u CROSS JOIN LATERAL (VALUES ${changes.join(', ')}) AS c (change, was, made)
+ WHERE c.was OPERATOR(pg_catalog.<>) c.made`
 }
 
 export const readPlaces = (on: Held): string =>
@@ -183,14 +265,16 @@ export const readPlaces = (on: Held): string =>
   `ORDER BY w.place LIMIT $2::pg_catalog.int8`
 
 /** The places $1 with the row that goes as `l` and the one that stays as `t`. */
-function pairs(on: AdoptedTable): string {
+function pairsOf(on: AdoptedTable): Pick<MergedPairs, 'from' | 'where'> {
   const lost = on.primary.map((name, index) => `${field('l', name)} OPERATOR(pg_catalog.=) w.k${index}`).join(' AND ')
   const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
-  return (
-    `${workOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${lost} JOIN ${own(on)} ON ${kept} ` +
-    `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
-  )
+  return {
+    from: `${workOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${lost} JOIN ${own(on)} ON ${kept}`,
+    where: `w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
+  }
 }
+
+const pairs = (on: AdoptedTable): string => `${pairsOf(on).from} WHERE ${pairsOf(on).where}`
 
 /** Both rows still have one text, in one scope. */
 function equalPairs(on: AdoptedTable): string {
@@ -234,44 +318,128 @@ const keyArray = (columns: readonly string[]): string =>
 const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
 
-/** Keeps the rows that go, whole; $2 is the text. */
-export const logRows = (on: AdoptedTable): string =>
-  `INSERT INTO ${merges(on)} (guard, old, kept, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
-  `pg_catalog.to_jsonb(l) FROM ${pairs(on)}`
+/**
+ * Keeps the rows that go, whole, as they are once nothing refers to them; $2 is the text. Its own columns are left out:
+ * `abandon` drops them.
+ */
+export function logRows(on: AdoptedTable, table: MergedTable): string {
+  const { hash, number, chained } = on.table
+  const columns = columnNames(table).filter((name) => ![hash, number, chained].includes(name))
+  return (
+    `INSERT INTO ${merges(on)} (guard, old, kept, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
+    `${shownRow('l', columns)} FROM ${pairs(on)}`
+  )
+}
 
-const referring = ({ schema, table }: Reference): string => qualified(schema, table)
+/** Notes which keys became which, also of rows that were merged before. */
+export const noteMergedKeys = (on: AdoptedTable): string => `WITH m AS MATERIALIZED (
+  SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])),
+before AS (UPDATE ${keysOf(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
+INSERT INTO ${keysOf(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`
 
-const sameRow = (reference: Reference, row: string, of: string): string =>
-  reference.columns
-    .map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${field(of, reference.referenced[index] ?? '')}`)
-    .join(' AND ')
+/** Pairs of rows: `l`, which goes, and `t`, which stays; and the keys under which a change is logged. */
+export interface MergedPairs {
+  readonly from: string
+  readonly where: string
+  readonly old: string
+  readonly kept: string
+}
+
+/** The pairs of the places $1. */
+export const placesSource = (on: AdoptedTable): MergedPairs => ({
+  ...pairsOf(on),
+  old: places(on, 'k'),
+  kept: places(on, 'p'),
+})
+
+/** The pair of the keys $1 and $2, below the pair of rows of the keys $5 and $6 that is merged. */
+export const pairSource = (table: MergedTable): MergedPairs => ({
+  from: `${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')}`,
+  where: isRow(table, 'l', '$1'),
+  old: '$5::pg_catalog.text[]',
+  kept: '$6::pg_catalog.text[]',
+})
+
+const refers = ({ columns, referenced, when }: Reference, row: string, to: string): string =>
+  [
+    ...columns.map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${field(to, referenced[index] ?? '')}`),
+    ...(when
+      ? [`pg_catalog.concat(${field(row, when.column)}) OPERATOR(pg_catalog.=) ${literal(when.value)}::pg_catalog.text`]
+      : []),
+  ].join(' AND ')
 
 /** Places of which the row that stays refers to the one that goes: it would come to refer to itself. */
 export const seeSelf = (on: AdoptedTable, reference: Reference): string =>
-  `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${sameRow(reference, 't', 'l')}`
+  `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${refers(reference, 't', 'l')}`
 
-/** Turns references to the rows that go to those that stay, and logs each by the key that its row has then. */
-export function repoint(on: AdoptedTable, reference: Reference): string {
-  const columns = reference.referenced.flatMap((name, index) => [
+/**
+ * Why references of a pair cannot be turned and turned back exactly; as many rows as there are such pairs.
+ *
+ * @param place a column that says which pair it is
+ */
+export function findInexact({ from, where }: MergedPairs, reference: Reference, place: string): string {
+  const { columns, referenced, shared, table } = reference
+  const both = (name: string): readonly [string, string] => [field('l', name), field('t', name)]
+  const missing = referenced.map((name) => `${field('t', name)} IS NULL`).join(' OR ')
+  const different = (name: string): string => {
+    const [left, right] = both(name)
+    return `(${left} OPERATOR(pg_catalog.=) ${right}) IS NOT TRUE`
+  }
+  const count = referenced.map((name) => `(${different(name)})::pg_catalog.int4`).join(' OPERATOR(pg_catalog.+) ')
+  const composite = [
+    `${count} OPERATOR(pg_catalog.>) 1`,
+    ...columns.flatMap((name, index) => (shared.includes(name) ? [different(referenced[index] ?? '')] : [])),
+  ].join(' OR ')
+  const spelled = columns.map(
+    (name, index) =>
+      `pg_catalog.concat(${field('r', name)}) OPERATOR(pg_catalog.<>) pg_catalog.concat(${field('l', referenced[index] ?? '')})`,
+  )
+  const reasons = [
+    `WHEN ${missing} THEN ${literal(`${table} refers to a column that is NULL in the row that stays`)}`,
+    ...(columns.length > 1
+      ? [`WHEN ${composite} THEN ${literal(`${table} refers by several columns, and more than the key differs`)}`]
+      : []),
+    `WHEN ${spelled.join(' OR ')} THEN ${literal(`${table} spells the key otherwise`)}`,
+  ]
+  return `SELECT DISTINCT f.place, f.reason FROM (SELECT ${place} AS place, CASE ${reasons.join('\n    ')} END AS reason
+    FROM ${from} JOIN ${tableName(reference)} AS r ON ${refers(reference, 'r', 'l')} WHERE ${where}) AS f WHERE f.reason IS NOT NULL`
+}
+
+/**
+ * Turns references to the rows that go to those that stay, and logs each by the key that its row has then. $2 or, of a
+ * pair, $3 is the text, the next one the reference as a `LoggedChange`.
+ */
+export function turn(
+  on: Held,
+  { from, where, old, kept }: MergedPairs,
+  reference: Reference,
+  child: MergedTable,
+  first: 2 | 3,
+): string {
+  const { columns, referenced } = reference
+  const values = referenced.flatMap((name, index) => [
     `${field('l', name)} AS o${index}`,
     `${field('t', name)} AS n${index}`,
   ])
-  const key = reference.primary.map((name) => `${literal(name)}::pg_catalog.text, ${field('r', name)}`).join(', ')
-  const set = reference.columns.map((name, index) => `${quote(name)} = m.n${index}`).join(', ')
-  const met = reference.columns
-    .map((name, index) => `${field('r', name)} OPERATOR(pg_catalog.=) m.o${index}`)
-    .join(' AND ')
-  return `WITH m AS MATERIALIZED (
-  SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept, ${columns.join(', ')} FROM ${pairs(on)}),
-u AS (UPDATE ${referring(reference)} AS r SET ${set} FROM m WHERE ${met}
-  RETURNING m.old, m.kept, pg_catalog.jsonb_build_object(${key}) AS key)
-INSERT INTO ${merges(on)} (guard, old, kept, reference, data)
-SELECT $2::pg_catalog.text, u.old, u.kept, $3::pg_catalog.jsonb, u.key FROM u`
+  const set = columns.map((name, index) => `${quote(name)} = m.n${index}`).join(', ')
+  const met = columns.map((name, index) => `${field('r', name)} OPERATOR(pg_catalog.=) m.o${index}`)
+  const when = reference.when ? [refers({ ...reference, columns: [] }, 'r', '')] : []
+  const was = shownAll(columns.map((name, index) => [name, `m.o${index}`]))
+  return `WITH m AS MATERIALIZED (SELECT ${old} AS old, ${kept} AS kept, ${values.join(', ')} FROM ${from} WHERE ${where}),
+u AS (UPDATE ${tableName(reference)} AS r SET ${set} FROM m WHERE ${[...met, ...when].join(' AND ')}
+  RETURNING m.old, m.kept, pg_catalog.jsonb_build_object('key', ${shownRow('r', keyNames(child))}, 'was', ${was}, 'made', ${shownRow('r', columns)}) AS data)
+INSERT INTO ${merges(on)} (guard, old, kept, change, data)
+SELECT $${first}::pg_catalog.text, u.old, u.kept, $${first + 1}::pg_catalog.jsonb, u.data FROM u`
 }
 
 /** Whether anything still refers to a row that goes, and would go with it. */
-export const stillReferring = (on: AdoptedTable, reference: Reference): string =>
-  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM (SELECT FROM ${referring(reference)} AS r, ${pairs(on)} AND ${sameRow(reference, 'r', 'l')} LIMIT 1) AS f`
+export const stillReferring = ({ from, where }: MergedPairs, reference: Reference): string =>
+  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM (SELECT FROM ${from} JOIN ${tableName(reference)} AS r ON ${refers(reference, 'r', 'l')} WHERE ${where} LIMIT 1) AS f`
+
+/** How many of the rows that go are still there: a trigger may keep them. */
+export const stillThere = (on: AdoptedTable): string =>
+  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w')} ` +
+  `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
 export const deleteRows = (on: AdoptedTable): string =>
   `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w')}`
@@ -289,78 +457,26 @@ export function clearFlags(on: AdoptedTable): string {
    AND NOT EXISTS (SELECT FROM ONLY ${tableName(table)} AS o WHERE ${others})`
 }
 
-/** The row that the row of the key $2 became, after any number of merges; $1 is the text. */
+/** The key of the row that the row of the key $1 became, after any number of merges. */
 export const resolveKey = (on: Held): string =>
-  `WITH RECURSIVE r (kept, n) AS (
-  SELECT m.kept, 1 FROM ${merges(on)} AS m WHERE m.reference IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.old OPERATOR(pg_catalog.=) $2::pg_catalog.text[]
-  UNION ALL
-  SELECT m.kept, r.n OPERATOR(pg_catalog.+) 1 FROM r JOIN ${merges(on)} AS m ON m.old OPERATOR(pg_catalog.=) r.kept
-   WHERE m.reference IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND r.n OPERATOR(pg_catalog.<) 1000)
-SELECT r.kept FROM r ORDER BY r.n DESC LIMIT 1`
+  `SELECT n.kept FROM ${keysOf(on)} AS n WHERE n.old OPERATOR(pg_catalog.=) $1::pg_catalog.text[]`
 
-/** Restores the rows that were deleted; columns that the table no longer has are left out. */
-export const restoreRows = (on: AdoptedTable, columns: readonly string[]): string => {
-  const list = columns.map(quote).join(', ')
-  return (
-    `INSERT INTO ${tableName(on.table)} (${list}) OVERRIDING SYSTEM VALUE SELECT ${columns.map((name) => field('r', name)).join(', ')} ` +
-    `FROM ${merges(on)} AS m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${tableName(on.table)}, m.data) AS r ` +
-    `WHERE m.reference IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text ORDER BY m.seq`
-  )
+/** A column that can be written. */
+export interface WritableColumn {
+  readonly name: string
+  /** It holds JSON, exactly or as a domain: a string would be read as a string of JSON. */
+  readonly json: 'json' | 'jsonb' | null
 }
 
-/** The references that were turned, the last one first. */
-export const readMoves = (on: Held): string =>
-  `SELECT m.seq::pg_catalog.text AS seq, m.reference::pg_catalog.text AS reference FROM ${merges(on)} AS m ` +
-  `WHERE m.reference IS NOT NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text ORDER BY m.seq DESC`
-
-/**
- * Takes back what one entry says; $1 is its place in the log.
- *
- * @param columns of a row that comes back, those that may be written
- */
-export function turnBack(on: AdoptedTable, logged: Logged, columns: readonly string[]): string {
-  if ('gone' in logged) return putOneBack(on, logged, columns)
-  if ('set' in logged) return setBack(on, logged)
-  const set = logged.columns.map((name, index) => `${quote(name)} = ${field('t', logged.referenced[index] ?? '')}`)
-  const parent = logged.parent ?? { ...on.table, primary: on.primary }
-  const old = `${keyArray(parent.primary.map((name) => field('t', name)))} OPERATOR(pg_catalog.=) m.old`
-  return `UPDATE ${referring(logged)} AS r SET ${set.join(', ')} FROM ${merges(on)} AS m JOIN ${qualified(parent.schema, parent.table)} AS t ON ${old}
- WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${isLogged(logged.primary)}`
-}
-
-/** The row `r` is that whose key the log has. */
-const isLogged = (primary: readonly string[]): string =>
-  primary
-    .map(
-      (name) =>
-        `${field('r', name)}::pg_catalog.text OPERATOR(pg_catalog.=) (m.data OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)`,
-    )
-    .join(' AND ')
-
-function putOneBack(on: Held, { schema, table }: Parent, columns: readonly string[]): string {
-  const name = qualified(schema, table)
-  const values = columns.map((one) => field('r', one)).join(', ')
-  return `INSERT INTO ${name} (${columns.map(quote).join(', ')}) OVERRIDING SYSTEM VALUE SELECT ${values} FROM ${merges(on)} AS m
- CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${name}, m.data) AS r WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
-}
-
-function setBack(on: Held, { schema, table, primary, set }: Parent & { readonly set: readonly string[] }): string {
-  const name = qualified(schema, table)
-  return `UPDATE ${name} AS r SET ${set.map((one) => `${quote(one)} = v.${quote(one)}`).join(', ')} FROM ${merges(on)} AS m
- CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${name}, m.data) AS v
- WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${isLogged(primary)}`
-}
-
-/** Of the table $1, an OID or a name as SQL: those that may be written, which generated ones are not. */
-export const READ_COLUMNS: string = `SELECT a.attname AS name FROM pg_catalog.pg_attribute AS a
- WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''`
-
-/** A table whose rows are known by their primary key. */
+/** A table whose rows are merged, or refer to rows that are. */
 export interface MergedTable {
   readonly oid: string
   readonly schema: string
   readonly table: string
+  /** Empty without a primary key. */
   readonly primary: readonly string[]
+  /** But for generated ones. */
+  readonly columns: readonly WritableColumn[]
   /** Types of the columns of the primary key, as SQL. */
   readonly types: readonly string[]
   /** Its unique indexes of plain columns, on all rows. */
@@ -371,9 +487,21 @@ const columnsInOrder = (what: string, keys: string): string =>
   `(SELECT coalesce(pg_catalog.jsonb_agg(${what} ORDER BY k.i), '[]') FROM pg_catalog.unnest(${keys}) WITH ORDINALITY AS k (n, i)
       JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.=) k.n)`
 
+/** Of the type `y`, or a domain over it whose base is `b`. */
+const JSON_TYPE = `(SELECT j.typname FROM pg_catalog.pg_type AS j
+        WHERE j.oid OPERATOR(pg_catalog.=) ANY (ARRAY[y.oid, b.oid, b.typbasetype])
+          AND j.typname OPERATOR(pg_catalog.=) ANY ('{json,jsonb}')
+          AND j.typnamespace OPERATOR(pg_catalog.=) 'pg_catalog'::pg_catalog.regnamespace LIMIT 1)`
+
 /** $1 is the table's name as SQL. */
 export const READ_KEYED: string = `SELECT pg_catalog.jsonb_build_object('oid', c.oid::pg_catalog.text, 'schema', n.nspname, 'table', c.relname,
     'primary', ${columnsInOrder('a.attname', 'p.conkey')},
+    'columns', (SELECT pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', a.attname, 'json', ${JSON_TYPE}) ORDER BY a.attnum)
+      FROM pg_catalog.pg_attribute AS a
+      JOIN pg_catalog.pg_type AS y ON y.oid OPERATOR(pg_catalog.=) a.atttypid
+      LEFT JOIN pg_catalog.pg_type AS b ON b.oid OPERATOR(pg_catalog.=) y.typbasetype
+     WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+       AND a.attgenerated OPERATOR(pg_catalog.=) ''),
     'types', ${columnsInOrder('pg_catalog.format_type(a.atttypid, a.atttypmod)', 'p.conkey')},
     'indexes', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', r.relname,
         'columns', ${columnsInOrder('a.attname', '(i.indkey::smallint[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1]')})), '[]')
@@ -403,11 +531,6 @@ export const readPair = (on: AdoptedTable): string => {
   return `SELECT ${key('k')} AS old, ${key('p')} AS kept FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
 }
 
-const refers = (reference: Reference, row: string, to: string): string =>
-  reference.columns
-    .map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${field(to, reference.referenced[index] ?? '')}`)
-    .join(' AND ')
-
 /**
  * Rows that refer to the row $1 and would clash with another one if they referred to $2, with that one, both locked; and
  * whether they differ in nothing but key and reference.
@@ -424,7 +547,7 @@ export function findConflicts(
     return `${field('o', name)} OPERATOR(pg_catalog.=) ${value}`
   })
   const ignored = `ARRAY[${[...child.primary, ...reference.columns].map((name) => literal(name)).join(', ')}]::pg_catalog.text[]`
-  const rest = (row: string): string => `(pg_catalog.to_jsonb(${row}) OPERATOR(pg_catalog.-) ${ignored})`
+  const rest = (row: string): string => `(pg_catalog.to_jsonb(${row}.*) OPERATOR(pg_catalog.-) ${ignored})`
   return `SELECT ${keyArrayOf(child.primary, 'r')} AS old, ${keyArrayOf(child.primary, 'o')} AS kept,
        ${rest('r')} OPERATOR(pg_catalog.=) ${rest('o')} AS same
   FROM ${tableName(parent)} AS l JOIN ${tableName(parent)} AS t ON ${isRow(parent, 't', '$2')}
@@ -438,23 +561,18 @@ export const refersItself = (table: MergedTable, reference: Reference): string =
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')} ` +
   `WHERE ${isRow(table, 'l', '$1')} AND ${refers(reference, 't', 'l')}`
 
-/** Turns references to the row $1 to the row $2; $3 is the text, $4 the reference, for the log. */
-export function turn(on: Held, parent: MergedTable, reference: Reference): string {
-  const set = reference.columns.map(
-    (name, index) => `${quote(name)} = ${field('t', reference.referenced[index] ?? '')}`,
-  )
-  const key = reference.primary.map((name) => `${literal(name)}::pg_catalog.text, ${field('r', name)}`).join(', ')
-  return `WITH u AS (UPDATE ${qualified(reference.schema, reference.table)} AS r SET ${set.join(', ')}
-    FROM ${tableName(parent)} AS l JOIN ${tableName(parent)} AS t ON ${isRow(parent, 't', '$2')}
-   WHERE ${isRow(parent, 'l', '$1')} AND ${refers(reference, 'r', 'l')} RETURNING pg_catalog.jsonb_build_object(${key}) AS key)
-INSERT INTO ${merges(on)} (guard, old, kept, reference, data)
-SELECT $3::pg_catalog.text, $1::pg_catalog.text[], $2::pg_catalog.text[], $4::pg_catalog.jsonb, u.key FROM u`
-}
+/** Keeps the row $1 whole; $2 is the text, $3 the table as a `LoggedChange`, $4 and $5 the keys of the pair that is merged. */
+export const logOne = (
+  on: Held,
+  table: MergedTable,
+): string => `INSERT INTO ${merges(on)} (guard, old, kept, change, data)
+SELECT $2::pg_catalog.text, $4::pg_catalog.text[], $5::pg_catalog.text[], $3::pg_catalog.jsonb, ${shownRow('r', columnNames(table))}
+  FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
 
-/** Keeps the row $1 whole and deletes it; $2 is the one that stays, $3 the text, $4 the table, for the log. */
-export const logAndDelete = (on: Held, table: MergedTable): string[] => [
-  `INSERT INTO ${merges(on)} (guard, old, kept, reference, data)
-SELECT $3::pg_catalog.text, $1::pg_catalog.text[], $2::pg_catalog.text[], $4::pg_catalog.jsonb, pg_catalog.to_jsonb(r)
-  FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`,
-  `DELETE FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`,
-]
+/** Deletes the row $1. */
+export const deleteOne = (table: MergedTable): string =>
+  `DELETE FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
+
+/** Whether the row $1 is still there. */
+export const isThere = (table: MergedTable): string =>
+  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`

@@ -154,7 +154,10 @@ describe('a trigger of the user keeps the command from firing it, and', () => {
     )
     const Page = pageOf({ normalize: strict })
     const dataSource = await open(Page)
-    await expect(adopt(dataSource, Page)).rejects.toMatchObject({ reason: 'user-triggers', message: /foreign key/ })
+    await expect(adopt(dataSource, Page)).rejects.toMatchObject({
+      reason: 'user-triggers',
+      message: expect.stringMatching(/foreign key/),
+    })
     expect(await adopt(dataSource, Page, { userTriggers: 'fire' })).toMatchObject({ step: 'done' })
     expect(await count('select from link where not exists (select from page where page.url = link.url)')).toBe(0)
   })
@@ -170,7 +173,7 @@ describe('a trigger of the user keeps the command from firing it, and', () => {
     const dataSource = await open(Page)
     await expect(adopt(dataSource, Page)).rejects.toMatchObject({
       reason: 'user-triggers',
-      message: /watch would fire/,
+      message: expect.stringMatching(/watch would fire/),
     })
     expect(await count('select from seen')).toBe(0)
     expect(await adopt(dataSource, Page, { userTriggers: 'fire' })).toMatchObject({ step: 'done' })
@@ -193,7 +196,7 @@ describe('a refused row that somebody writes to while it is looked at', () => {
     const options = refused === undefined ? {} : { refused }
     await expect(adoptWith(dataSource, Page, options, { beforeStatement })).rejects.toMatchObject({
       reason: 'refused',
-      message: /"id": ?10/,
+      message: expect.stringMatching(/"id": ?10/),
     })
     expect(await adopt(dataSource, Page, { refused: 'delete' })).toMatchObject({ step: 'done' })
     expect(await count('select from page')).toBe(49)
@@ -235,7 +238,10 @@ describe('a table that the steps cannot do is refused before anything is changed
     const Page = pageOf({})
     const dataSource = await openAsOwner(Page, User, Name, Comment)
     for (const entity of [Page, User, Comment]) {
-      await expect(adopt(dataSource, entity)).rejects.toMatchObject({ reason: 'unsupported', message: /policies/ })
+      await expect(adopt(dataSource, entity)).rejects.toMatchObject({
+        reason: 'unsupported',
+        message: expect.stringMatching(/policies/),
+      })
     }
     await untouched()
   })
@@ -249,7 +255,10 @@ describe('a table that the steps cannot do is refused before anything is changed
     const Page = pageOf({})
     const dataSource = await open(Page, User, Name, Comment)
     for (const entity of [Page, User, Comment]) {
-      await expect(adopt(dataSource, entity)).rejects.toMatchObject({ reason: 'unsupported', message: /inherits/ })
+      await expect(adopt(dataSource, entity)).rejects.toMatchObject({
+        reason: 'unsupported',
+        message: expect.stringMatching(/inherits/),
+      })
       await expect(planAdoption(dataSource, entity)).rejects.toMatchObject({ reason: 'unsupported' })
     }
     const codes = (await doctor(dataSource)).findings.map(({ code }) => code)
@@ -266,7 +275,10 @@ describe('a table that the steps cannot do is refused before anything is changed
     for (const digest of ['sha256', 'md5'] as const) {
       const After = pageOf({ digest })
       const dataSource = await open(After)
-      await expect(adopt(dataSource, After)).rejects.toMatchObject({ reason: 'unsupported', message: /guard: false/ })
+      await expect(adopt(dataSource, After)).rejects.toMatchObject({
+        reason: 'unsupported',
+        message: expect.stringMatching(/guard: false/),
+      })
       expect((await doctor(dataSource)).findings.map(({ code }) => code)).not.toContain('text.unadopted')
     }
     await untouched()
@@ -277,7 +289,10 @@ describe('a table that the steps cannot do is refused before anything is changed
 test('a pool of one connection is refused, where the table of names has to be made', async () => {
   await fillUsers()
   const narrow = await db.dataSource([User, Name], { synchronize: false, extra: { max: 1 } })
-  await expect(adopt(narrow, User)).rejects.toMatchObject({ reason: 'unsupported', message: /second connection/ })
+  await expect(adopt(narrow, User)).rejects.toMatchObject({
+    reason: 'unsupported',
+    message: expect.stringMatching(/second connection/),
+  })
 })
 
 describe('abandon leaves nothing', () => {

@@ -37,7 +37,7 @@ const open = async (): Promise<DataSource> => await db.dataSource([Page], { sync
 
 test('rows are told by the keys that they have', async () => {
   const dataSource = await open()
-  await expect(adopt(dataSource, Page)).rejects.toMatchObject({ message: /"9007199254740997"/ })
+  await expect(adopt(dataSource, Page)).rejects.toMatchObject({ message: expect.stringMatching(/"9007199254740997"/) })
   expect(await adopt(dataSource, Page, { refused: 'keep' })).toMatchObject({
     refused: [{ key: { id: '9007199254740997' } }],
     duplicates: { first: [[{ id: '9007199254740993' }, { id: '9007199254740995' }]] },
@@ -77,6 +77,6 @@ test('a row of another table that went comes back without its generated columns'
   await mergeDuplicates(dataSource, Page, { keep: 'oldest', conflict: { bookmark: 'merge' } })
   expect(await all()).toHaveLength(1)
   await abandon(dataSource, Page)
-  expect(await unmerge(dataSource, Page)).toBe(1)
+  expect(await unmerge(dataSource, Page)).toEqual({ restored: 1, left: [] })
   expect(await all()).toEqual(before)
 })

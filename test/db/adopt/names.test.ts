@@ -257,7 +257,10 @@ describe('a normalizer', () => {
     )
     const User = userOf({ normalize: picky })
     const dataSource = await open(User)
-    await expect(adopt(dataSource, User)).rejects.toMatchObject({ reason: 'refused', message: /1 rows/ })
+    await expect(adopt(dataSource, User)).rejects.toMatchObject({
+      reason: 'refused',
+      message: expect.stringMatching(/1 rows/),
+    })
     await client.query(`update users set handle = 'ada 50' where id = 50`)
     expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
     const normalized = `case when id % 3 = 0 or id = 50 then 'ada ' else 'name ' end || id`
@@ -275,7 +278,7 @@ describe('a normalizer', () => {
     const User = userOf({ normalize: strict })
     const dataSource = await open(User)
     await expect(adopt(dataSource, User)).rejects.toMatchObject({
-      message: /refuses the names of 2 rows: \[10\]: no exclamation marks/,
+      message: expect.stringMatching(/refuses the names of 2 rows: \[10\]: no exclamation marks/),
     })
     expect(await adopt(dataSource, User, { refused })).toMatchObject({ step: 'done' })
     expect((await client.query('select from users')).rowCount).toBe(rows)

@@ -165,16 +165,21 @@ test('NULL in the scope, a column of another type and numbers given twice are fo
   const Comment = commentOf()
   const dataSource = await open(Comment)
   await client.query('alter table comment alter post drop not null; update comment set post = null where id = 7')
-  await expect(adopt(dataSource, Comment)).rejects.toMatchObject({ reason: 'nulls', message: /"id": ?7/ })
+  await expect(adopt(dataSource, Comment)).rejects.toMatchObject({
+    reason: 'nulls',
+    message: expect.stringMatching(/"id": ?7/),
+  })
   await client.query('update comment set post = 1 where id = 7; alter table comment add number text')
   await expect(adopt(dataSource, Comment)).rejects.toMatchObject({ reason: 'unsupported' })
   await client.query('alter table comment drop number; alter table comment add number integer')
   await client.query('update comment set number = 1 where id in (7, 8)')
-  await expect(adopt(dataSource, Comment)).rejects.toMatchObject({ message: /nobody has counted/ })
+  await expect(adopt(dataSource, Comment)).rejects.toMatchObject({
+    message: expect.stringMatching(/nobody has counted/),
+  })
   const twice = commentOf({ scope: ['post'] })
   await client.query('update comment set number = 1, post = 1 where id in (7, 8)')
   const other = await open(twice)
-  await expect(adopt(other, twice)).rejects.toMatchObject({ message: /one number .* twice/ })
+  await expect(adopt(other, twice)).rejects.toMatchObject({ message: expect.stringMatching(/one number .* twice/) })
   await client.query('update comment set number = 5 where id = 7')
   expect(await adopt(other, twice)).toMatchObject({ step: 'done' })
   expect((await generate(other)).up).toEqual([])

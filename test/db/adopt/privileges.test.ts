@@ -126,8 +126,7 @@ describe('default privileges give nobody', () => {
     await followWith(dataSource, Page, { signal: end.signal }, { beforeStatement })
     expect(during).toEqual([
       ...readable,
-      { relname: 'unique_text_merges', privileges: ['SELECT'] },
-      { relname: 'unique_text_merges_seq_seq', privileges: ['SELECT'] },
+      { relname: expect.stringMatching(/^unique_text_page__url_\w+_merged$/), privileges: ['SELECT'] },
     ])
   })
 })
@@ -144,7 +143,7 @@ describe('a table that another role has planted under a name of ours', () => {
   }
   const ADOPTIONS = 'create table unique_text_adoptions (guard text primary key, state jsonb not null)'
   const MERGES = `create table unique_text_merges (seq bigint generated always as identity primary key, guard text not null,
-    old text[] not null, kept text[] not null, reference jsonb, data jsonb not null)`
+    old text[] not null, kept text[] not null, change jsonb, data jsonb not null)`
   const ran = async (): Promise<number | null> => (await client.query('select from found')).rowCount
 
   test.each([
@@ -171,7 +170,10 @@ describe('a table that another role has planted under a name of ours', () => {
     await plant(ADOPTIONS)
     await client.query(`set role adopt_planter; ${sql}; reset role`)
     const dataSource = await open(Page)
-    await expect(adopt(dataSource, Page)).rejects.toMatchObject({ code: '55000', message: /another role/ })
+    await expect(adopt(dataSource, Page)).rejects.toMatchObject({
+      code: '55000',
+      message: expect.stringMatching(/another role/),
+    })
     await expect(abandon(dataSource, Page)).rejects.toMatchObject({ code: '55000' })
     expect(await ran()).toBe(0)
   })
@@ -191,16 +193,19 @@ describe('a table that another role has planted under a name of ours', () => {
 
   test('has its rows obeyed by nobody who takes merges back', async () => {
     await fillPages()
-    const trap = JSON.stringify({ schema: 'public', table: 'trap', primary: ['id'], gone: true })
+    const trap = JSON.stringify({ schema: 'public', table: 'trap' })
     await plant(`${MERGES}; create table trap (id integer);
-      insert into unique_text_merges (guard, old, kept, reference, data)
+      insert into unique_text_merges (guard, old, kept, change, data)
         values ('unique_text_page__url', '{1}', '{2}', '${trap}', '{"id": 1}')`)
     await client.query(
       `set role adopt_planter; create trigger plant before insert on trap for each row execute function plant(); reset role`,
     )
     const dataSource = await open(Page)
     expect(await resolveMerged(dataSource.manager, Page, 1)).toBeUndefined()
-    await expect(unmerge(dataSource, Page)).rejects.toMatchObject({ code: '55000', message: /another role/ })
+    await expect(unmerge(dataSource, Page)).rejects.toMatchObject({
+      code: '55000',
+      message: expect.stringMatching(/another role/),
+    })
     await expect(forgetMerges(dataSource, Page)).rejects.toMatchObject({ code: '55000' })
     expect(await ran()).toBe(0)
   })
@@ -223,7 +228,7 @@ describe('a table that another role has planted under a name of ours', () => {
   test.each([
     [
       'a log of merges',
-      `unique_text_merges as select '{1}'::text[] as old, '{2}'::text[] as kept, null::jsonb as reference,`,
+      `unique_text_merges as select '{1}'::text[] as old, '{2}'::text[] as kept, null::jsonb as change,`,
     ],
     ['adoptions', `unique_text_adoptions as select '{}'::jsonb as state,`],
     ['counts', `numbers_numbered__number_scopes as select 0::smallint as part, 1::bigint as n,`],
@@ -284,7 +289,10 @@ describe('a table that another role has planted under a name of ours', () => {
   test('gets no names of the table of another role', async () => {
     const dataSource = await plantNames()
     for (const work of [adopt, abandon]) {
-      await expect(work(dataSource, User)).rejects.toMatchObject({ code: '55000', message: /may not act as the owner/ })
+      await expect(work(dataSource, User)).rejects.toMatchObject({
+        code: '55000',
+        message: expect.stringMatching(/may not act as the owner/),
+      })
     }
     await expect(dataSource.synchronize()).rejects.toMatchObject({ code: '55000' })
     expect(await ran()).toBe(0)
@@ -301,7 +309,10 @@ describe('a table that another role has planted under a name of ours', () => {
     await plant('create table visit (id integer primary key, page integer references page (id))')
     const dataSource = await open(Page)
     await adopt(dataSource, Page)
-    const refused = { code: 'ADOPTION_STOPPED', message: /The owner of "public"."visit" may not act/ }
+    const refused = {
+      code: 'ADOPTION_STOPPED',
+      message: expect.stringMatching(/The owner of "public"."visit" may not act/) as string,
+    }
     await expect(mergeDuplicates(dataSource, Page, { keep: 'oldest' })).rejects.toMatchObject(refused)
     await client.query('alter table visit owner to postgres')
     expect(await mergeDuplicates(dataSource, Page, { keep: 'oldest' })).toMatchObject({ left: [] })

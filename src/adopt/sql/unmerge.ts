@@ -1,0 +1,121 @@
+import { literal, quote } from '../../sql/identifier'
+import { alike, field, tableName } from '../../sql/text-table'
+import {
+  type LoggedChange,
+  columnNames,
+  keyNames,
+  keysOf,
+  type MergedTable,
+  merges,
+  shown,
+  shownRow,
+  type WritableColumn,
+} from './merge'
+import type { Held } from './table'
+
+/**
+ * The newest merged rows before the place $2 of the log, at most $3; $1 is the text, $4 the key of the only one that is
+ * wanted, or NULL. With each the names of its columns, and whether the row that it became was merged later.
+ */
+export const readMerged = (on: Held): string => `SELECT m.seq::pg_catalog.text AS seq, m.old, m.kept,
+       ARRAY(SELECT pg_catalog.jsonb_object_keys(m.data)) AS columns,
+       EXISTS (SELECT FROM ${merges(on)} AS n WHERE n.guard OPERATOR(pg_catalog.=) m.guard AND n.old OPERATOR(pg_catalog.=) m.kept
+         AND n.change IS NULL AND n.seq OPERATOR(pg_catalog.>) m.seq) AS later
+  FROM ${merges(on)} AS m
+ WHERE m.change IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.seq OPERATOR(pg_catalog.<) $2::pg_catalog.int8
+   AND coalesce(m.old OPERATOR(pg_catalog.=) $4::pg_catalog.text[], true)
+ ORDER BY m.seq DESC LIMIT $3::pg_catalog.int8`
+
+/** What else the merges of the rows at the places $2 changed, the last first; $1 is the text. */
+export const readLogged = (
+  on: Held,
+): string => `SELECT m.seq::pg_catalog.text AS seq, m.change::pg_catalog.text AS change,
+       m.data::pg_catalog.text AS data
+  FROM ${merges(on)} AS r JOIN ${merges(on)} AS m ON m.guard OPERATOR(pg_catalog.=) r.guard AND m.old OPERATOR(pg_catalog.=) r.old
+ WHERE r.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text
+   AND m.change IS NOT NULL
+   AND (m.seq OPERATOR(pg_catalog.>) r.seq) OPERATOR(pg_catalog.=) pg_catalog.jsonb_exists(m.change, 'set')
+   AND NOT EXISTS (SELECT FROM ${merges(on)} AS b WHERE b.guard OPERATOR(pg_catalog.=) r.guard AND b.old OPERATOR(pg_catalog.=) r.old
+     AND b.change IS NULL AND (b.seq OPERATOR(pg_catalog.>) m.seq AND b.seq OPERATOR(pg_catalog.<) r.seq
+       OR b.seq OPERATOR(pg_catalog.>) r.seq AND b.seq OPERATOR(pg_catalog.<) m.seq))
+ ORDER BY m.seq DESC`
+
+/** The record of a table that JSON of the log holds. Its columns of JSON are read apart: `valueOf`. */
+function recordOf(table: MergedTable, json: string): string {
+  const ofJson = table.columns.flatMap(({ name, json: type }) => (type === null ? [] : [literal(name)]))
+  const others =
+    ofJson.length === 0 ? json : `${json} OPERATOR(pg_catalog.-) ARRAY[${ofJson.join(', ')}]::pg_catalog.text[]`
+  return `pg_catalog.jsonb_populate_record(NULL::${tableName(table)}, ${others})`
+}
+
+const valueOf = (record: string, json: string, { name, json: type }: WritableColumn): string =>
+  type === null
+    ? field(record, name)
+    : `(${json} OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)::pg_catalog.${type}`
+
+/** Puts rows back that the log holds at the places $1, the last first; columns that they did not have get their defaults. */
+export function putBack(on: Held, table: MergedTable, logged: ReadonlySet<string>): string {
+  const columns = table.columns.filter(({ name }) => logged.has(name))
+  return `INSERT INTO ${tableName(table)} (${columns.map(({ name }) => quote(name)).join(', ')}) OVERRIDING SYSTEM VALUE
+SELECT ${columns.map((one) => valueOf('v', 'm.data', one)).join(', ')}
+  FROM ${merges(on)} AS m CROSS JOIN LATERAL ${recordOf(table, 'm.data')} AS v
+ WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ORDER BY m.seq DESC`
+}
+
+/** The places among $1 whose rows are not all that the log holds. */
+export function findAltered(on: Held, table: MergedTable, logged: ReadonlySet<string>): string {
+  const names = columnNames(table).filter((name) => logged.has(name))
+  const same = table.primary.map((name) => `${field('t', name)} OPERATOR(pg_catalog.=) ${field('v', name)}`)
+  return `SELECT m.seq::pg_catalog.text AS seq FROM ${merges(on)} AS m CROSS JOIN LATERAL ${recordOf(table, 'm.data')} AS v
+  LEFT JOIN ${tableName(table)} AS t ON ${same.join(' AND ')}
+ WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])
+   AND coalesce(${shownRow('t', names)} OPERATOR(pg_catalog.<>) m.data, true)`
+}
+
+/**
+ * Puts values back that the log has at the places $1, where they are still what the merge made of them; gives the places
+ * of those that are. Of rows without a primary key, which are known by all that they hold, it takes one place at a time.
+ */
+export function turnBack(on: Held, table: MergedTable, change: LoggedChange): string {
+  const columns = table.columns.filter(({ name }) => change.columns?.includes(name))
+  const json = { key: part('key'), was: part('was'), made: part('made') }
+  const set = columns.map((one) => `${quote(one.name)} = ${valueOf('w', json.was, one)}`).join(', ')
+  const same = (record: string, names: readonly string[]): string[] =>
+    names.map((name) => `${field('r', name)} OPERATOR(pg_catalog.=) ${field(record, name)}`)
+  const still = columns.map(({ name }) => {
+    const made = `${json.made} OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text`
+    return alike(`(${shown(field('r', name))})`, `(${made})`)
+  })
+  const isRow =
+    table.primary.length > 0
+      ? [...same('k', table.primary), ...still]
+      : [
+          `ROW(r.tableoid, r.ctid) OPERATOR(pg_catalog.=) (SELECT x.tableoid, x.ctid FROM ${tableName(table)} AS x
+      WHERE ${columns.map(({ name }) => `${field('x', name)} OPERATOR(pg_catalog.=) ${field('d', name)}`).join(' AND ')}
+        AND ${shownRow('x', keyNames(table))} OPERATOR(pg_catalog.@>) (${json.key}) LIMIT 1)`,
+        ]
+  return `WITH u AS (UPDATE ${tableName(table)} AS r SET ${set} FROM ${merges(on)} AS m
+  CROSS JOIN LATERAL ${recordOf(table, json.key)} AS k
+  CROSS JOIN LATERAL ${recordOf(table, json.was)} AS w
+  CROSS JOIN LATERAL ${recordOf(table, json.made)} AS d
+ WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${isRow.join(' AND ')}
+RETURNING m.seq)
+SELECT u.seq::pg_catalog.text AS seq FROM u`
+}
+
+const part = (name: 'key' | 'was' | 'made'): string =>
+  `(m.data OPERATOR(pg_catalog.->) ${literal(name)}::pg_catalog.text)`
+
+/** Forgets what the log has at the places $1. */
+export const forgetEntries = (on: Held): string =>
+  `DELETE FROM ${merges(on)} AS m WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
+
+/** The keys of the rows at the places $1 are theirs again, and what was merged into them before became them. */
+export const forgetKeys = (on: Held): readonly string[] => [
+  `UPDATE ${keysOf(on)} AS n SET kept = b.old FROM ${merges(on)} AS b, ${merges(on)} AS a
+ WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND n.kept OPERATOR(pg_catalog.=) b.kept
+   AND a.guard OPERATOR(pg_catalog.=) b.guard AND a.old OPERATOR(pg_catalog.=) n.old AND a.kept OPERATOR(pg_catalog.=) b.old
+   AND a.change IS NULL`,
+  `DELETE FROM ${keysOf(on)} AS n USING ${merges(on)} AS b
+ WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND n.old OPERATOR(pg_catalog.=) b.old`,
+]

@@ -1,0 +1,280 @@
+import type { DataSource, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { groupBy } from '../calls/batches'
+import { checkOptions, RULE, type Rules } from '../options'
+import { dataSourceOf } from '../registry/registry'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
+import { findTargetOf, Tables } from './merge'
+import {
+  type AdoptOptions,
+  BATCH_RULES,
+  type BatchOption,
+  LOCK_RULES,
+  type LockOption,
+  PROPERTY_OPTION,
+} from './options'
+import { type AdoptSession, type Seams, withSession, withTable } from './session'
+import { type LoggedChange, createKeys, createLog, dropKeys, forgetLog, resolveKey } from './sql/merge'
+import { type AdoptedTable, FIND_KEPT, nameOf } from './sql/table'
+import { findAltered, forgetEntries, forgetKeys, putBack, readLogged, readMerged, turnBack } from './sql/unmerge'
+import { findDeclaration, findTarget, requireAdopted } from './target'
+
+/** A primary key: a value, or, of several columns, an object by their names in the database. */
+type PrimaryKey = number | string | ObjectLiteral
+
+/**
+ * Returns the primary key of the row that a merged row became, for links and caches that outlive that row. A role needs
+ * SELECT on the table, and gets the keys of those rows that its policies show.
+ *
+ * @param key key of the row that is gone
+ * @returns in the form that was given; undefined where no row of this key was merged
+ * @throws DeclarationError
+ */
+export async function resolveMerged<Key extends PrimaryKey>(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  key: Key,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<Key | undefined> {
+  checkOptions('resolveMerged()', options, PROPERTY_OPTION)
+  const { table, metadata } = findDeclaration(dataSourceOf(manager), entity, options.property)
+  const names = metadata.primaryColumns.map(({ databaseName }) => databaseName)
+  const found = { table, primary: names } as unknown as AdoptedTable
+  const [keys] = (await manager.query(FIND_KEPT, [tableName(table), nameOf(found, 'merged')])) as {
+    schema: string
+    kept: boolean
+  }[]
+  if (keys?.kept !== true) return undefined
+  const on = { ...found, table: { ...table, schema: keys.schema } }
+  const [row] = (await manager.query(resolveKey(on), [partsOf(key, names)])) as { kept: string[] }[]
+  return row && (keyLike(key, names, row.kept) as Key)
+}
+
+const partsOf = (key: PrimaryKey, names: readonly string[]): string[] =>
+  names.map((name) => String(typeof key === 'object' ? key[name] : key))
+
+function keyLike(given: unknown, names: readonly string[], kept: readonly string[]): unknown {
+  const like = (one: unknown, value: string | undefined): unknown => (typeof one === 'number' ? Number(value) : value)
+  if (typeof given !== 'object') return like(given, kept[0])
+  return Object.fromEntries(names.map((name, index) => [name, like((given as ObjectLiteral)[name], kept[index])]))
+}
+
+/** Options of `unmerge`; as those of `adopt`. */
+export interface UnmergeOptions extends Pick<AdoptOptions, LockOption | BatchOption> {
+  /** The key of the only row that is to come back. @default all rows */
+  readonly key?: PrimaryKey | undefined
+  /** Called after each batch with the number of rows that have come back by then. */
+  readonly onProgress?: (restored: number) => void
+}
+
+/** The result of `unmerge`. */
+export interface UnmergeReport {
+  /** Merged rows that have come back. */
+  readonly restored: number
+  /** What is not as it was before the merge. */
+  readonly left: readonly LeftChange[]
+}
+
+/** A row that did not come back, or a value that was not put back. */
+export interface LeftChange {
+  /** The table of the row, with its schema. */
+  readonly table: string
+  /** Its key, by the columns' names in the database; of a row without a primary key all that it holds. As texts. */
+  readonly row: ObjectLiteral
+  /** A constraint's name, an SQLSTATE or a clause. */
+  readonly reason: string
+}
+
+const UNMERGE_RULES: Rules<UnmergeOptions> = {
+  ...LOCK_RULES,
+  ...BATCH_RULES,
+  key: {
+    takes: (value) => ['number', 'string'].includes(typeof value) || (typeof value === 'object' && value !== null),
+    expected: 'a primary key',
+  },
+  onProgress: RULE.function,
+}
+
+const UNMERGE_BATCH = { first: 20, least: 5, fewest: 1 }
+
+interface UnmergeRun {
+  readonly session: AdoptSession
+  readonly on: AdoptedTable
+  readonly tables: Tables
+  readonly left: LeftChange[]
+  restored: number
+}
+
+interface MergedRow {
+  readonly seq: string
+  readonly old: readonly string[]
+  readonly kept: readonly string[]
+  readonly columns: readonly string[]
+  readonly later: boolean
+}
+
+/**
+ * Plays the log of merges backwards in small transactions: merged rows come back whole, and references point to them
+ * again. A value or a reference is put back where it is still what the merge made of it; what others have changed since
+ * stays, and is reported. Rows that cannot come back stay in the log. Possible only while the table is not unique:
+ * before it is adopted, or after `abandon`. However it ends, the same call continues.
+ *
+ * @throws AdoptionError if the table is unique, while an adoption is running, and once the signal is aborted
+ */
+export async function unmerge(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: UnmergeOptions = {},
+): Promise<UnmergeReport> {
+  checkOptions('unmerge()', options, UNMERGE_RULES)
+  return await unmergeWith(dataSource, entity, options, {})
+}
+
+/** @param seams of tests */
+export async function unmergeWith(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: UnmergeOptions,
+  seams: Seams,
+): Promise<UnmergeReport> {
+  const find = findTargetOf(dataSource, entity, options.property)
+  return await withTable({ dataSource, find, options, seams }, async (session, target) => {
+    const { on } = target
+    requireAdopted(target, false)
+    const tables = new Tables(session)
+    await session.all([...createLog(on), ...createKeys(on, await tables.keyed(on.table))])
+    const run: UnmergeRun = { session, on, tables, left: [], restored: 0 }
+    const key = options.key === undefined ? null : partsOf(options.key, on.primary)
+    let last = '9223372036854775807'
+    await session.inBatches(UNMERGE_BATCH, async (limit) => {
+      const rows = await session.query<MergedRow>(readMerged(on), [on.table.guard, last, limit, key])
+      const batch = withoutChain(rows)
+      await restoreBatch(run, batch)
+      options.onProgress?.(run.restored)
+      last = batch.at(-1)?.seq ?? last
+      return { done: batch.length, more: batch.length > 0 }
+    })
+    return { restored: run.restored, left: run.left }
+  })
+}
+
+/** Up to a row that became another one of them: that one must have its references back first. */
+function withoutChain(rows: readonly MergedRow[]): readonly MergedRow[] {
+  const old = new Set<string>()
+  const end = rows.findIndex((row) => {
+    if (old.has(JSON.stringify(row.kept))) return true
+    old.add(JSON.stringify(row.old))
+    return false
+  })
+  return end === -1 ? rows : rows.slice(0, end)
+}
+
+async function restoreBatch(run: UnmergeRun, batch: readonly MergedRow[]): Promise<void> {
+  const rows = batch.filter((row) => {
+    if (row.later) leaveRow(run, row, 'the row that it became was merged later, and is to come back first')
+    return !row.later
+  })
+  if (rows.length === 0) return
+  try {
+    const left = await run.session.patiently('unmerge', async () => await restoreRows(run, rows))
+    run.restored += rows.length
+    run.left.push(...left)
+  } catch (error) {
+    const { code, constraint } = serverError(error) ?? {}
+    if (code === undefined || code === SQLSTATE.insufficientPrivilege || !/^(?:09|2|P0|42)/.test(code)) throw error
+    const [only, ...others] = rows
+    if (only && others.length === 0) leaveRow(run, only, constraint ?? code)
+    else for (const row of rows) await restoreBatch(run, [row])
+  }
+}
+
+function leaveRow({ left, on }: UnmergeRun, { old }: MergedRow, reason: string): void {
+  const row = Object.fromEntries(on.primary.map((name, index) => [name, old[index]]))
+  left.push({ table: tableName(on.table), row, reason })
+}
+
+const ALTERED = 'a trigger, or a column that is gone, made another row of it'
+
+/** @returns values that are not put back */
+async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise<LeftChange[]> {
+  const { session, on, tables } = run
+  const table = await tables.keyed(on.table)
+  const seqs = rows.map(({ seq }) => seq)
+  const left: LeftChange[] = []
+  for (const [columns, some] of groupBy(rows, (row) => row.columns.join('\0'))) {
+    const [places, names] = [some.map(({ seq }) => seq), new Set(columns.split('\0'))]
+    await session.query(putBack(on, table, names), [places])
+    const altered = await session.query<{ seq: string }>(findAltered(on, table, names), [places])
+    const others = new Set(altered.map(({ seq }) => seq))
+    for (const row of some.filter(({ seq }) => others.has(seq))) leaveRow({ ...run, left }, row, ALTERED)
+  }
+  const entries = await session.query<Entry>(readLogged(on), [on.table.guard, seqs])
+  for (const one of entries.filter(({ change }) => !isTurn(change))) await putOneBack(run, one, left)
+  for (const some of groupBy(
+    entries.filter(({ change }) => isTurn(change)),
+    ({ change }) => change,
+  ).values()) {
+    await turnAllBack(run, some, left)
+  }
+  await session.query('SET CONSTRAINTS ALL IMMEDIATE')
+  for (const sql of forgetKeys(on)) await session.query(sql, [seqs])
+  await session.query(forgetEntries(on), [[...seqs, ...entries.map(({ seq }) => seq)]])
+  return left
+}
+
+interface Entry {
+  readonly seq: string
+  readonly change: string
+  readonly data: string
+}
+
+const isTurn = (change: string): boolean => (JSON.parse(change) as LoggedChange).columns !== undefined
+
+/** A row of another table that went, since it clashed with one that stayed. */
+async function putOneBack({ session, on, tables }: UnmergeRun, entry: Entry, left: LeftChange[]): Promise<void> {
+  const change = JSON.parse(entry.change) as LoggedChange
+  const table = await tables.keyed(change)
+  const data = JSON.parse(entry.data) as ObjectLiteral
+  const names = new Set(Object.keys(data))
+  await session.query(putBack(on, table, names), [[entry.seq]])
+  if ((await session.query(findAltered(on, table, names), [[entry.seq]])).length === 0) return
+  const row = Object.fromEntries(table.primary.map((name) => [name, data[name] as unknown]))
+  left.push({ table: tableName(table), row, reason: ALTERED })
+}
+
+/** Of one table and its columns, the last first. */
+async function turnAllBack(
+  { session, on, tables }: UnmergeRun,
+  entries: readonly Entry[],
+  left: LeftChange[],
+): Promise<void> {
+  const change = JSON.parse(entries[0]?.change ?? '') as LoggedChange
+  const table = await tables.keyed(change)
+  const sql = turnBack(on, table, change)
+  const turned = new Set<string>()
+  const together = table.primary.length > 0 ? [entries] : entries.map((one) => [one])
+  for (const some of together) {
+    for (const { seq } of await session.query<{ seq: string }>(sql, [some.map(({ seq }) => seq)])) turned.add(seq)
+  }
+  for (const { seq, data } of entries) {
+    if (turned.has(seq)) continue
+    const { key } = JSON.parse(data) as { readonly key: ObjectLiteral }
+    left.push({ table: tableName(table), row: key, reason: 'it has changed since the merge' })
+  }
+}
+
+/** Empties the log: merged rows can no longer be restored, nor their keys resolved. */
+export async function forgetMerges(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<void> {
+  checkOptions('forgetMerges()', options, PROPERTY_OPTION)
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  await withSession(dataSource, {}, {}, async (session) => {
+    const { on } = await findTarget(declaration, session.query)
+    await session.all(createLog(on))
+    await session.query(forgetLog(on), [on.table.guard])
+    await session.query(dropKeys(on))
+  })
+}
