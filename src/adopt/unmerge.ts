@@ -14,7 +14,7 @@ import {
   PROPERTY_OPTION,
 } from './options'
 import { type AdoptSession, type Seams, withSession, withTable } from './session'
-import { type LoggedChange, createKeys, createLog, dropKeys, forgetLog, resolveKey } from './sql/merge'
+import { analyzeLog, type LoggedChange, createKeys, createLog, dropKeys, forgetLog, resolveKey } from './sql/merge'
 import { type AdoptedTable, FIND_KEPT, nameOf } from './sql/table'
 import { findAltered, forgetEntries, forgetKeys, putBack, readLogged, readMerged, turnBack } from './sql/unmerge'
 import { findDeclaration, findTarget, requireAdopted } from './target'
@@ -143,6 +143,7 @@ export async function unmergeWith(
     requireAdopted(target, false)
     const tables = new Tables(session)
     await session.all([...createLog(on), ...createKeys(on, await tables.keyed(on.table))])
+    await session.query(analyzeLog(on))
     const run: UnmergeRun = { session, on, tables, left: [], restored: 0 }
     const key = options.key === undefined ? null : partsOf(options.key, on.primary)
     let last = '9223372036854775807'

@@ -89,6 +89,8 @@ export const createLog = (on: AdoptedTable): string[] => [
     `change pg_catalog.jsonb, data pg_catalog.jsonb NOT NULL)`,
   refusePlanted(on, MERGES),
   `CREATE INDEX IF NOT EXISTS unique_text_merges_old ON ${merges(on)} (guard, old)`,
+  `CREATE INDEX IF NOT EXISTS unique_text_merges_kept ON ${merges(on)} (guard, kept) WHERE change IS NULL`,
+  `CREATE INDEX IF NOT EXISTS unique_text_merges_rows ON ${merges(on)} (guard, seq) WHERE change IS NULL`,
   ...ownAlone(on, [merges(on)]),
 ]
 
@@ -135,6 +137,9 @@ END
 
 export const forgetLog = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
+
+/** The indexes of the log begin with the text, which all of its rows may have: only statistics tell them apart. */
+export const analyzeLog = (on: Held): string => `ANALYZE ${merges(on)}, ${keysOf(on)}`
 
 export const dropKeys = (on: Held): string => `DROP TABLE IF EXISTS ${keysOf(on)}`
 

@@ -27,17 +27,17 @@ export const readMerged = (on: Held): string => `SELECT m.seq::pg_catalog.text A
  ORDER BY m.seq DESC LIMIT $3::pg_catalog.int8`
 
 /** What else the merges of the rows at the places $2 changed, the last first; $1 is the text. */
-export const readLogged = (
-  on: Held,
-): string => `SELECT m.seq::pg_catalog.text AS seq, m.change::pg_catalog.text AS change,
-       m.data::pg_catalog.text AS data
-  FROM ${merges(on)} AS r JOIN ${merges(on)} AS m ON m.guard OPERATOR(pg_catalog.=) r.guard AND m.old OPERATOR(pg_catalog.=) r.old
- WHERE r.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text
-   AND m.change IS NOT NULL
-   AND (m.seq OPERATOR(pg_catalog.>) r.seq) OPERATOR(pg_catalog.=) pg_catalog.jsonb_exists(m.change, 'set')
-   AND NOT EXISTS (SELECT FROM ${merges(on)} AS b WHERE b.guard OPERATOR(pg_catalog.=) r.guard AND b.old OPERATOR(pg_catalog.=) r.old
-     AND b.change IS NULL AND (b.seq OPERATOR(pg_catalog.>) m.seq AND b.seq OPERATOR(pg_catalog.<) r.seq
-       OR b.seq OPERATOR(pg_catalog.>) r.seq AND b.seq OPERATOR(pg_catalog.<) m.seq))
+export const readLogged = (on: Held): string => `WITH r AS MATERIALIZED (SELECT r.seq, r.guard, r.old
+    FROM ${merges(on)} AS r WHERE r.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[])),
+m AS MATERIALIZED (SELECT m.seq, m.change, m.data, r.seq AS of, r.guard, r.old
+    FROM r JOIN ${merges(on)} AS m ON m.guard OPERATOR(pg_catalog.=) r.guard AND m.old OPERATOR(pg_catalog.=) r.old
+   WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
+     AND (m.seq OPERATOR(pg_catalog.>) r.seq) OPERATOR(pg_catalog.=) pg_catalog.jsonb_exists(m.change, 'set'))
+SELECT m.seq::pg_catalog.text AS seq, m.change::pg_catalog.text AS change, m.data::pg_catalog.text AS data FROM m
+ WHERE NOT EXISTS (SELECT FROM ${merges(on)} AS b
+   WHERE b.guard OPERATOR(pg_catalog.=) m.guard AND b.old OPERATOR(pg_catalog.=) m.old AND b.change IS NULL
+     AND (b.seq OPERATOR(pg_catalog.>) m.seq AND b.seq OPERATOR(pg_catalog.<) m.of
+       OR b.seq OPERATOR(pg_catalog.>) m.of AND b.seq OPERATOR(pg_catalog.<) m.seq))
  ORDER BY m.seq DESC`
 
 /** The record of a table that JSON of the log holds. Its columns of JSON are read apart: `valueOf`. */
@@ -112,10 +112,10 @@ export const forgetEntries = (on: Held): string =>
 
 /** The keys of the rows at the places $1 are theirs again, and what was merged into them before became them. */
 export const forgetKeys = (on: Held): readonly string[] => [
-  `UPDATE ${keysOf(on)} AS n SET kept = b.old FROM ${merges(on)} AS b, ${merges(on)} AS a
- WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND n.kept OPERATOR(pg_catalog.=) b.kept
-   AND a.guard OPERATOR(pg_catalog.=) b.guard AND a.old OPERATOR(pg_catalog.=) n.old AND a.kept OPERATOR(pg_catalog.=) b.old
-   AND a.change IS NULL`,
+  `WITH a AS MATERIALIZED (SELECT a.old, b.old AS own, b.kept FROM ${merges(on)} AS b JOIN ${merges(on)} AS a
+      ON a.guard OPERATOR(pg_catalog.=) b.guard AND a.kept OPERATOR(pg_catalog.=) b.old AND a.change IS NULL
+   WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]))
+UPDATE ${keysOf(on)} AS n SET kept = a.own FROM a WHERE n.old OPERATOR(pg_catalog.=) a.old AND n.kept OPERATOR(pg_catalog.=) a.kept`,
   `DELETE FROM ${keysOf(on)} AS n USING ${merges(on)} AS b
  WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND n.old OPERATOR(pg_catalog.=) b.old`,
 ]
