@@ -30,6 +30,7 @@ import {
   findSurplus,
   isThere,
   lockPairs,
+  mayMerge,
   logOne,
   logRows,
   type MergedTable,
@@ -84,11 +85,11 @@ const NAMED_RULES: Readonly<Record<keyof NamedReferences, Rule>> = {
 }
 
 /**
- * Looks whether the tables and columns exist that a merge names. `mergeDuplicates` does so too; this is for whoever
- * adopts the table first, which may take hours.
+ * Looks whether the tables and columns exist that a merge names, and whether the role may turn all references.
+ * `mergeDuplicates` does so too; this is for whoever adopts the table first, which may take hours.
  *
  * @throws DeclarationError for one that does not exist
- * @throws AdoptionError while an adoption is running
+ * @throws AdoptionError while an adoption is running, and where the role may not merge
  */
 export async function checkMerge(
   dataSource: DataSource,
@@ -98,8 +99,36 @@ export async function checkMerge(
   checkOptions('checkMerge()', options, { ...PROPERTY_OPTION, ...NAMED_RULES })
   const find = findTargetOf(dataSource, entity, options.property)
   await withTable({ dataSource, find, options: {}, seams: {} }, async (session, target) => {
-    await namedReferences(session, target, options)
+    await allReferences(session, target, options)
   })
+}
+
+/**
+ * References that a merge turns: by foreign keys, and those that a person names.
+ *
+ * @throws AdoptionError where the role may not turn them
+ */
+async function allReferences(session: AdoptSession, target: Target, named: NamedReferences): Promise<Reference[]> {
+  const references = [
+    ...(await referencesTo(session.query, target.facts.oid, refuseReferring)),
+    ...(await namedReferences(session, target, named)),
+  ]
+  const { table } = target.on
+  const wanted = [
+    { schema: table.schema, table: table.table, privileges: ['SELECT', 'UPDATE', 'DELETE'], columns: [] },
+    ...references.map((one) => ({ ...one, privileges: ['SELECT'] })),
+  ]
+  for (const one of wanted) {
+    const [found] = await session.query<{ allowed: boolean }>(mayMerge(one.privileges, one.columns), [tableName(one)])
+    if (found?.allowed === true) continue
+    const needed = [...one.privileges, ...(one.columns.length > 0 ? [`UPDATE (${one.columns.join(', ')})`] : [])]
+    throw new AdoptionError(
+      'unsupported',
+      `The role may not merge rows: it needs ${needed.join(', ')} on ${tableName(one)}, all of whose rows it must see. ` +
+        `Grant them, or run the command as the owner.`,
+    )
+  }
+  return references
 }
 
 export function findTargetOf(
@@ -267,10 +296,7 @@ export async function mergeWith(
   const find = findTargetOf(dataSource, entity, options.property)
   return await withTable({ dataSource, find, options, seams }, async (session, target) => {
     requireAdopted(target, true)
-    const references = [
-      ...(await referencesTo(session.query, target.facts.oid, refuseReferring)),
-      ...(await namedReferences(session, target, options)),
-    ]
+    const references = await allReferences(session, target, options)
     const { deleteDateColumn } = target.declaration.metadata
     const tables = new Tables(session)
     const table = await tables.keyed(target.on.table)

@@ -131,13 +131,16 @@ async function onlyExport<Value>(
 /** Text whose names, keys and values come from elsewhere, a line each. */
 const linesOf = (lines: readonly string[]): string => lines.map((line) => `${printable(line)}\n`).join('')
 
-const LEFT_NEXT =
+const CONFLICT_NEXT =
   'Where the reason is the name of a constraint or an index, --conflict TABLE=merge, with the name of its table, merges ' +
-  'the rows that clash there too. Otherwise change the rows by hand. Then run the same command again.'
+  'the rows that clash there too. '
 
 function formatMerge({ merged, left }: MergeReport): string {
   const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
-  const leftLines = left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, LEFT_NEXT]
+  // A clause is no name.
+  const next = left.some(({ reason }) => !reason.includes(' ')) ? CONFLICT_NEXT : ''
+  const todo = `${next}Change the ${next === '' ? '' : 'other '}rows by hand. Then run the same command again.`
+  const leftLines = left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, todo]
   return linesOf([`${number(merged)} rows were merged.`, ...leftLines])
 }
 

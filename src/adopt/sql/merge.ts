@@ -71,6 +71,17 @@ export const FIND_TABLE: string = `SELECT c.oid FROM pg_catalog.pg_class AS c JO
  WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')
    AND $1::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[c.relname, pg_catalog.concat(n.nspname, '.', c.relname)]) LIMIT 1`
 
+/** Whether the role has these privileges on the table $1, those to update these columns, and sees all of its rows. */
+export const mayMerge = (privileges: readonly string[], columns: readonly string[]): string => {
+  const found = '$1::pg_catalog.text::pg_catalog.regclass::pg_catalog.oid'
+  const all = [
+    ...privileges.map((one) => `pg_catalog.has_table_privilege(${found}, '${one}')`),
+    ...columns.map((one) => `pg_catalog.has_column_privilege(${found}, ${literal(one)}::pg_catalog.text, 'UPDATE')`),
+    `NOT pg_catalog.row_security_active(${found})`,
+  ]
+  return `SELECT ${all.join(' AND ')} AS allowed`
+}
+
 /** The log of merges. */
 export const MERGES = 'unique_text_merges'
 

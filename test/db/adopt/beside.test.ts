@@ -235,7 +235,14 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   expect((await command('abandon', ...target)).out).toMatch(
     /^abandon: ACCESS EXCLUSIVE.*\nThe table is abandoned\. No text was changed\.\n$/,
   )
-  expect((await command('unmerge', ...target)).out).toBe('53 rows were restored.\n')
+  const [key] = (await client.query(`select id from page where url = 'TWICE 5' order by id limit 1`)).rows as {
+    id: number
+  }[]
+  expect(await command('unmerge', ...target, '--key', String(key?.id))).toMatchObject({
+    code: 0,
+    out: '0 rows were restored.\n',
+  })
+  expect(await command('unmerge', ...target)).toMatchObject({ code: 0, out: '53 rows were restored.\n' })
 })
 
 test.each([
@@ -253,14 +260,25 @@ test.each([
 
 test('the command says what to do about duplicates that it merges, and about those that it leaves', async () => {
   await client.query(`create table mark (page integer references page, member integer, note text, primary key (page, member));
-    insert into mark select id, 1, id from page where url = 'TWICE 5'
-      order by id limit 2`)
+    insert into mark select id, 1, id from page where url = 'TWICE 5' order by id limit 2;
+    create table click (id integer primary key, page integer references page);
+    insert into click select 1, max(id) from page where url = 'TWICE 5'`)
   const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest']
-  const { out, err } = await command(...merge)
+  const { out, err, code } = await command(...merge)
+  expect(code).toBe(1)
   expect(err).toMatch(/^merge {2}\d+ rows/m)
   expect(out).toMatch(/at most 9 of one text\. New duplicates are refused\./)
   expect(out).toMatch(
     /\n52 rows were merged\.\nRows left as they are: 1\n {2}.*: mark_pkey\nWhere .* --conflict TABLE=merge/,
   )
-  expect((await command(...merge, '--conflict', 'mark=merge')).out).toMatch(/\n1 rows were merged\.\n$/)
+  const all = await command(...merge, '--conflict', 'mark=merge')
+  expect(all).toMatchObject({ code: 0, out: expect.stringMatching(/\n1 rows were merged\.\n$/) as string })
+  await command('abandon', '-d', 'ormconfig.ts', '--entity', 'Page')
+  await client.query('update click set page = null')
+  expect(await command('unmerge', '-d', 'ormconfig.ts', '--entity', 'Page')).toMatchObject({
+    code: 1,
+    out: expect.stringMatching(
+      /^53 rows were restored\.\nNot as before the merge: 1\n {2}"public"\."click" \{"id":"1"\}: it has changed since/,
+    ) as string,
+  })
 })

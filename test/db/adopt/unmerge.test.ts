@@ -4,6 +4,7 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   abandon,
   adopt,
+  checkMerge,
   forgetMerges,
   mergeDuplicates,
   type MergeOptions,
@@ -353,6 +354,19 @@ test('a connection that ends at any statement undoes its batch alone, and the sa
     expect(found).toEqual(isWhole ? ['(1) (2) (3) (4)', before] : ['(1) (4)', '(1,1) (2,1) (3,1) (4,1) (5,4)'])
     if (done) return
   }
+})
+
+test.each([
+  ['UPDATE (page) on "public"."visit"', 'revoke update on visit from merge_clerk'],
+  ['SELECT, UPDATE, DELETE on "public"."page"', 'revoke delete on page from merge_clerk'],
+  ['all of whose rows it must see', 'alter table visit enable row level security'],
+])('a role that may not merge learns what it needs before anything begins: %s', async (needed, sql) => {
+  await client.query(`do $$ begin create role merge_clerk; exception when duplicate_object then null; end $$`)
+  await stage(`${VISITS} grant select, update, delete on page, visit to merge_clerk`)
+  const clerk = await db.dataSource([Page], { synchronize: false, extra: { options: '-c role=merge_clerk' } })
+  await expect(checkMerge(clerk, Page, {})).resolves.toBeUndefined()
+  await client.query(sql)
+  await expect(checkMerge(clerk, Page, {})).rejects.toThrow(needed)
 })
 
 describe('who reads what a merge keeps', () => {
