@@ -37,6 +37,7 @@ import {
   noteMergedKeys,
   pairSource,
   placesSource,
+  PRIVILEGES,
   READ_KEYED,
   readGroups,
   readKeys,
@@ -115,8 +116,8 @@ async function allReferences(session: AdoptSession, target: Target, named: Named
   ]
   const { table } = target.on
   const wanted = [
-    { schema: table.schema, table: table.table, privileges: ['SELECT', 'UPDATE', 'DELETE'], columns: [] },
-    ...references.map((one) => ({ ...one, privileges: ['SELECT'] })),
+    { schema: table.schema, table: table.table, privileges: PRIVILEGES.merged, columns: [] },
+    ...references.map((one) => ({ ...one, privileges: PRIVILEGES.referring })),
   ]
   for (const one of wanted) {
     const [found] = await session.query<{ allowed: boolean }>(mayMerge(one.privileges, one.columns), [tableName(one)])

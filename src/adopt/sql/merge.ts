@@ -71,6 +71,9 @@ export const FIND_TABLE: string = `SELECT c.oid FROM pg_catalog.pg_class AS c JO
  WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')
    AND $1::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[c.relname, pg_catalog.concat(n.nspname, '.', c.relname)]) LIMIT 1`
 
+/** What a merge needs on the table whose rows it merges, and on one that refers to it. */
+export const PRIVILEGES = { merged: ['SELECT', 'UPDATE', 'DELETE'], referring: ['SELECT'] } as const
+
 /** Whether the role has these privileges on the table $1, those to update these columns, and sees all of its rows. */
 export const mayMerge = (privileges: readonly string[], columns: readonly string[]): string => {
   const found = '$1::pg_catalog.text::pg_catalog.regclass::pg_catalog.oid'
@@ -121,9 +124,17 @@ export function createKeys(on: AdoptedTable, { types }: MergedTable): string[] {
     `CREATE INDEX IF NOT EXISTS ${quote(nameOf(on, 'merged_kept'))} ON ${keys} (kept)`,
     ...ownAlone(on, [keys]),
     ...grantAlike(on, keys),
-    `ALTER TABLE ${keys} ENABLE ROW LEVEL SECURITY`,
-    `DROP POLICY IF EXISTS visible ON ${keys}`,
-    `CREATE POLICY visible ON ${keys} FOR SELECT USING (EXISTS (SELECT FROM ${own(on)} WHERE ${kept.join(' AND ')}))`,
+    // A table that a policy names can neither be dropped nor change the type of its key.
+    `DO ${dollarQuote(`
+BEGIN
+  IF (SELECT c.relrowsecurity FROM pg_catalog.pg_class AS c
+       WHERE c.oid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass) THEN
+    ALTER TABLE ${keys} ENABLE ROW LEVEL SECURITY;
+    DROP POLICY IF EXISTS visible ON ${keys};
+    CREATE POLICY visible ON ${keys} FOR SELECT USING (EXISTS (SELECT FROM ${own(on)} WHERE ${kept.join(' AND ')}));
+  END IF;
+END
+`)}`,
   ]
 }
 

@@ -11,6 +11,7 @@ import {
   resolveMerged,
   unmerge,
 } from '../../../src/adopt'
+import { mergeWith } from '../../../src/adopt/merge'
 import { unmergeWith } from '../../../src/adopt/unmerge'
 import { useDatabase } from '../../support/database'
 import { pageOf } from './stage'
@@ -394,6 +395,12 @@ describe('who reads what a merge keeps', () => {
     await client.query(`alter default privileges in schema public revoke select on tables from merge_reader`)
   })
 
+  test('a table without policies can be dropped, and its key be changed', async () => {
+    await stage('')
+    await merge()
+    await client.query('alter table page alter id type bigint; drop table page')
+  })
+
   test('nobody, once the log is forgotten', async () => {
     await stage(VISITS)
     await merge()
@@ -401,4 +408,26 @@ describe('who reads what a merge keeps', () => {
     expect(await resolveMerged(dataSource.manager, Page, 2)).toBeUndefined()
     expect(await all('select guard from unique_text_merges')).toBe('')
   })
+})
+
+test('a connection that ends at any statement of a merge loses nothing, and the same call goes on', async () => {
+  await stage(VISITS)
+  await adopt(dataSource, Page, AT_LEISURE)
+  const rows = async (): Promise<string> => `${await all('select id from page')} ${await all('select * from visit')}`
+  const [before, after] = [await rows(), '(1) (4) (1,1) (2,1) (3,1) (4,1) (5,4)']
+  for (let ends = 1; ; ends += 1) {
+    let statements = 0
+    const beforeStatement = async (sql: string): Promise<void> => {
+      if ((statements += 1) !== ends || sql === 'COMMIT') return
+      await client.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`,
+      )
+    }
+    const done = await mergeWith(dataSource, Page, OLDEST, { beforeStatement }).catch(() => undefined)
+    const found = await rows()
+    expect([before, after]).toContain(found)
+    if (done && found === after) break
+  }
+  expect(await back()).toEqual({ restored: 2, left: [] })
+  expect(await rows()).toBe(before)
 })
