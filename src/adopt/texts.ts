@@ -28,6 +28,7 @@ import {
   disableTriggers,
   dropIndex,
   endAdoption,
+  findTriggers,
   forgetState,
   leave,
   textCheck,
@@ -176,6 +177,13 @@ export class UnguardedText extends TextWork {
     const { on, hidden, state, required, swap } = this.target
     await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
     await beginState(run, this, swap ? { swaps: true } : {})
+    // A restore may have left the state of an adoption out.
+    if ((await session.query(findTriggers(on))).length > 0) {
+      await session.locked(
+        { on, step: 'begin', mode: 'ACCESS EXCLUSIVE' },
+        async () => await session.all(endAdoption(on)),
+      )
+    }
     await session.all(createObjects(on))
     const standing = new Set(state.columns.map(({ name }) => name))
     // Somebody made these columns by hand: what they hold is checked.

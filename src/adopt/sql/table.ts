@@ -122,6 +122,11 @@ export const drops = (on: Held): string[] => [
   `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
 ]
 
+/** Transitional triggers that are there. */
+export const findTriggers = (on: Held): string =>
+  `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
+  `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(on).map(literal).join(', ')}])`
+
 export const dropTriggers = (on: Held): string[] =>
   triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 

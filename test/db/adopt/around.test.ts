@@ -117,6 +117,35 @@ describe('until', () => {
   })
 })
 
+describe.each(['begin', 'fill', 'number', 'index', 'check'] as const)(
+  'a restore that lost the state after %s',
+  (until) => {
+    const triggers = `select from pg_trigger where tgrelid = 'page'::regclass and tgname not like '%\\_v1%' and not tgisinternal`
+
+    test('leaves an adoption that the same command begins again', async () => {
+      await fillPages()
+      const Page = pageOf({})
+      const dataSource = await open(Page)
+      await adopt(dataSource, Page, { until })
+      await client.query('drop table unique_text_adoptions')
+      expect(await adopt(dataSource, Page)).toMatchObject({ step: 'done', unchanged: false })
+      expect((await doctor(dataSource)).healthy).toBe(true)
+      expect((await generate(dataSource)).up).toEqual([])
+    })
+
+    test('leaves nothing that abandon does not remove', async () => {
+      await fillPages()
+      const Page = pageOf({})
+      const dataSource = await open(Page)
+      await adopt(dataSource, Page, { until })
+      await client.query('drop table unique_text_adoptions')
+      await abandon(dataSource, Page)
+      expect(await count(triggers)).toBe(0)
+      expect(await adopt(dataSource, Page)).toMatchObject({ step: 'done' })
+    })
+  },
+)
+
 const WATCHED = `create table seen (id integer);
   create function watch() returns trigger language plpgsql as
     'begin insert into public.seen values (new.id); return new; end';
