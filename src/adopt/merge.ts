@@ -431,7 +431,7 @@ async function mergeBatch(merging: MergeRun, places: readonly string[], clears =
 function reasonOf(error: unknown): string | undefined {
   if (error instanceof Unmergeable) return error.message
   const { code = '', constraint } = serverError(error) ?? {}
-  return /^(?:23|P0|2F|09)/.test(code) ? (constraint ?? code) : undefined
+  return /^(?:23|P0|2F|09|54)/.test(code) ? (constraint ?? code) : undefined
 }
 
 async function mergeEach(merging: MergeRun, places: readonly string[]): Promise<number> {

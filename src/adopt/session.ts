@@ -19,6 +19,7 @@ import {
   REPLAY_LAG,
   TAKE_TURN,
   WRITE_SETTING,
+  WRITE_SETTINGS,
 } from './sql/table'
 
 /** What tests replace time and chance by, and where they end the connection. */
@@ -107,11 +108,7 @@ export class AdoptSession {
 
   async open(): Promise<void> {
     ;[this.settings] = await this.query<Readonly<Record<string, string>>>(READ_SETTINGS)
-    await this.set('lock_timeout', '0')
-    await this.set('statement_timeout', '0')
-    await this.set('jit', 'off')
-    // A policy that hides rows is an error, and leaves none of them out.
-    await this.set('row_security', 'off')
+    await this.query(WRITE_SETTINGS)
     // Not every platform supports this; without it a statement of a killed command runs to its end.
     await this.query(CHECK_CLIENT).catch(() => {})
   }

@@ -344,16 +344,32 @@ export async function adoptionFacts(
 /** The largest lag of a standby that replays what this server writes, in milliseconds. */
 export const REPLAY_LAG = `SELECT (coalesce(extract(epoch FROM pg_catalog.max(replay_lag)), 0) OPERATOR(pg_catalog.*) 1000)::bigint::pg_catalog.text AS lag FROM pg_catalog.pg_stat_replication`
 
+/** Settings of the session of a command. */
+const COMMAND_SETTINGS = {
+  lock_timeout: '0',
+  statement_timeout: '0',
+  jit: 'off',
+  // A policy that hides rows is an error, and leaves none of them out.
+  row_security: 'off',
+  // A log holds values as texts, which a session with other settings must read as they were written.
+  datestyle: 'ISO, YMD',
+  timezone: 'UTC',
+  intervalstyle: 'postgres',
+  extra_float_digits: '3',
+  lc_monetary: 'C',
+} as const
+
 /** The settings that an adoption changes for its session, to be put back. */
 export const READ_SETTINGS: string = `SELECT ${[
   'search_path',
-  'lock_timeout',
-  'statement_timeout',
-  'jit',
   'session_replication_role',
-  'row_security',
+  ...Object.keys(COMMAND_SETTINGS),
 ]
   .map((name) => `pg_catalog.current_setting('${name}') AS ${name}`)
+  .join(', ')}`
+
+export const WRITE_SETTINGS: string = `SELECT ${Object.entries(COMMAND_SETTINGS)
+  .map(([name, value]) => `pg_catalog.set_config('${name}', '${value}', false)`)
   .join(', ')}`
 
 /** $1 is the name, $2 the value. */

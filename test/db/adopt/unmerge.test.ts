@@ -138,10 +138,14 @@ test('values of every kind come back as they were', async () => {
   const rows =
     'select id, url, title, j, b, b is null as n, p, ps, a, w, w is null as wn, r, t, i, f, y, c, m, o, up from page'
   const before = await all(rows)
-  await merge()
-  await client.query(`set datestyle = 'SQL, DMY'; set intervalstyle = 'iso_8601'`)
+  const others = '-c DateStyle=SQL,DMY -c IntervalStyle=sql_standard -c extra_float_digits=-10 -c TimeZone=Asia/Tokyo'
+  const other = await db.dataSource([Page], { synchronize: false, extra: { options: others } })
+  await adopt(other, Page, AT_LEISURE)
+  await mergeDuplicates(other, Page, OLDEST)
+  expect(
+    await other.query(`select current_setting('datestyle') as d, current_setting('extra_float_digits') as f`),
+  ).toEqual([{ d: 'SQL, DMY', f: '-10' }])
   expect(await back()).toEqual({ restored: 2, left: [] })
-  await client.query('reset all')
   expect(await all(rows)).toBe(before)
 })
 
