@@ -28,7 +28,7 @@ import {
   disableTriggers,
   dropIndex,
   endAdoption,
-  findTriggers,
+  findTransitional,
   forgetState,
   leave,
   textCheck,
@@ -178,7 +178,7 @@ export class UnguardedText extends TextWork {
     await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
     await beginState(run, this, swap ? { swaps: true } : {})
     // A restore may have left the state of an adoption out.
-    if ((await session.query(findTriggers(on))).length > 0) {
+    if ((await session.query(findTransitional(on))).length > 0) {
       await session.locked(
         { on, step: 'begin', mode: 'ACCESS EXCLUSIVE' },
         async () => await session.all(endAdoption(on)),

@@ -123,7 +123,7 @@ export const drops = (on: Held): string[] => [
 ]
 
 /** Transitional triggers that are there. */
-export const findTriggers = (on: Held): string =>
+export const findTransitional = (on: Held): string =>
   `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
   `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(on).map(literal).join(', ')}])`
 
