@@ -1,6 +1,7 @@
 import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { checkOptions, type Rules } from '../options'
+import { checkOptions, RULE, type Rules } from '../options'
+import { foreignSchema } from '../registry/declarations'
 import {
   type Declaration,
   declarationsOf,
@@ -10,11 +11,14 @@ import {
   tableNumbers,
 } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
-import type { Query } from '../sql/catalog'
+import { type Query, tableOids } from '../sql/catalog'
+import { qualified } from '../sql/identifier'
+import { isBusyError } from '../sql/sqlstate'
 import { findNames } from './names'
 import { findNumber } from './numbers'
 import {
   ADOPT_RULES,
+  type AdoptionLock,
   type AdoptOptions,
   LOCK_RULES,
   type LockOption,
@@ -23,7 +27,8 @@ import {
   PROPERTY_OPTION,
 } from './options'
 import { GuardedText } from './renormalize'
-import { type AdoptionLock, type Seams, withSession } from './session'
+import { AdoptionError, type Seams, withSession } from './session'
+import { type AdoptionStatus, readStatus } from './status'
 import { guardedAs } from './swap'
 import { findDeclaration, findTarget } from './target'
 import { type TextState, type TextWork, UnguardedText } from './texts'
@@ -91,10 +96,46 @@ export async function planAdoption(
   })
 }
 
-/** Options of `abandon`; as those of `adopt`. */
-export type AbandonOptions = Pick<AdoptOptions, LockOption | 'holdMilliseconds'>
+/**
+ * Reads how far an adoption is and what it waits for, from another connection than that of the command. Of a merge or its
+ * undo it returns what the server knows.
+ *
+ * @throws AdoptionError if there is no such table
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export async function adoptionStatus(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<AdoptionStatus> {
+  checkOptions('adoptionStatus()', options, PROPERTY_OPTION)
+  const find = findWork(dataSource, entity, options.property)
+  const root = rootOf(dataSource.getMetadata(entity))
+  return await withSession(dataSource, {}, {}, async (session) => {
+    // Whoever has the table locked is what a person wants to know of.
+    await session.set('lock_timeout', '200')
+    const oid = await tableOids(session.query, qualified(foreignSchema(root), root.tableName))
+    if (oid === undefined)
+      throw new AdoptionError('unsupported', `There is no table ${root.tablePath}. Run the migrations.`)
+    const server = await readStatus(session.query, oid)
+    const work = await find(session.query).catch((error: unknown) => {
+      if (!isBusyError(error)) throw error
+    })
+    const state: Partial<TextState> = work?.state ?? {}
+    const { step = null, page, pages } = state
+    const swept = step === 'fill' && page !== undefined && pages ? page / pages : null
+    return { ...server, step, fraction: server.fraction ?? swept, tableBytes: work?.facts.bytes ?? null }
+  })
+}
 
-const ABANDON_RULES: Rules<AbandonOptions> = { ...LOCK_RULES, holdMilliseconds: MILLISECONDS }
+/** Options of `abandon`; as those of `adopt`. */
+export type AbandonOptions = Pick<AdoptOptions, LockOption | 'holdMilliseconds' | 'onLock'>
+
+const ABANDON_RULES: Rules<AbandonOptions> = {
+  ...LOCK_RULES,
+  holdMilliseconds: MILLISECONDS,
+  onLock: RULE.function,
+}
 
 /**
  * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the

@@ -12,7 +12,7 @@ import { refusedRows, stopFollowing } from './texts'
 import type { RefusedRow, WorkRun } from './work'
 
 /** How it goes about its work; as for `adopt`. */
-export interface FollowOptions extends Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds'> {
+export interface FollowOptions extends Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds' | 'onLock'> {
   /** Once aborted, it takes its triggers away and returns. */
   readonly signal: AbortSignal
   /** Called as soon as it follows, and after each change, with the number of texts that it has normalized. */
@@ -32,6 +32,7 @@ const FOLLOW_RULES: Rules<FollowOptions> = {
   ...BATCH_RULES,
   holdMilliseconds: MILLISECONDS,
   onProgress: RULE.function,
+  onLock: RULE.function,
 }
 
 const NOTES = 200

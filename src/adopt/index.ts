@@ -1,7 +1,8 @@
-export { abandon, type AbandonOptions, adopt, planAdoption } from './adopt'
-export { AdoptionError, type AdoptionLock, type AdoptionReason } from './session'
+export { abandon, type AbandonOptions, adopt, adoptionStatus, planAdoption } from './adopt'
+export { AdoptionError, type AdoptionReason } from './session'
+export { type AdoptionStatus, describeHolder, type LockHolder, type RunningCommand } from './status'
 export { follow, type FollowOptions, type FollowReport } from './follow'
-export type { AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
+export type { AdoptionLock, AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
 export {
   checkMerge,
   type LeftRow,

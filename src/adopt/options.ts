@@ -23,6 +23,17 @@ export interface AdoptProgress {
   readonly rows: number
 }
 
+/** How a lock that stops readers or writers was obtained. */
+export interface AdoptionLock {
+  readonly step: string
+  readonly mode: LockMode
+  /** 1-based; each but the last gave up after the time limit. */
+  readonly attempts: number
+  /** In the queue of the last attempt. */
+  readonly waitedMilliseconds: number
+  readonly heldMilliseconds: number
+}
+
 /** Options of `adopt`. */
 export interface AdoptOptions {
   /** The property of the unique text, of a name or of a number. @default the only text, else the names or the number */
@@ -31,10 +42,12 @@ export interface AdoptOptions {
   readonly until?: AdoptStep | undefined
   /** How long a batch should last, in milliseconds: a client may wait this long for a row. @default 50 */
   readonly batchMilliseconds?: number
-  /** A pause after each batch, in milliseconds. @default 0 */
-  readonly pauseMilliseconds?: number
+  /** A pause after each batch, in milliseconds; a function is called after each. @default 0 */
+  readonly pauseMilliseconds?: number | (() => number)
   /** Wait while a standby is further behind than this, in milliseconds. @default it does not look */
   readonly maxLagMilliseconds?: number | undefined
+  /** Wait while a replication slot or the archive needs more WAL than this, in bytes. @default it does not look */
+  readonly maxWalBytes?: number | undefined
   /** How long to wait for a lock that stops readers or writers before the next attempt, in milliseconds. @default 50 */
   readonly lockMilliseconds?: number
   /** How long such a lock may be held, in milliseconds. @default 100 */
@@ -57,6 +70,8 @@ export interface AdoptOptions {
   readonly signal?: AbortSignal | undefined
   readonly onProgress?: (progress: AdoptProgress) => void
   readonly onNotice?: (notice: string) => void
+  /** Called when a lock that stopped readers or writers is given back. */
+  readonly onLock?: (lock: AdoptionLock) => void
 }
 
 export const MILLISECONDS: Rule = {
@@ -75,12 +90,16 @@ export const LOCK_RULES: Readonly<Record<LockOption, Rule>> = {
 }
 
 /** Options of every function that works in batches. */
-export type BatchOption = 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds'
+export type BatchOption = 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
 
 export const BATCH_RULES: Readonly<Record<BatchOption, Rule>> = {
   batchMilliseconds: MILLISECONDS,
-  pauseMilliseconds: MILLISECONDS,
+  pauseMilliseconds: {
+    takes: (value) => typeof value === 'function' || MILLISECONDS.takes(value),
+    expected: `${MILLISECONDS.expected}, or a function that returns it`,
+  },
   maxLagMilliseconds: MILLISECONDS,
+  maxWalBytes: { ...MILLISECONDS, expected: 'a number of bytes from 0' },
 }
 
 export const ADOPT_RULES: Rules<AdoptOptions> = {
@@ -92,6 +111,7 @@ export const ADOPT_RULES: Rules<AdoptOptions> = {
   refused: oneOf('keep', 'delete'),
   fake: RULE.name,
   onProgress: RULE.function,
+  onLock: RULE.function,
 }
 
 /** Options of every function that only has to know which text is meant. */

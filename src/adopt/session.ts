@@ -5,7 +5,8 @@ import type { Query } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import type { AdoptOptions, BatchOption, LockOption } from './options'
+import type { AdoptionLock, AdoptOptions, BatchOption, LockOption } from './options'
+import { describeHolder, lockHolders } from './status'
 import {
   type Adopting,
   type AdoptionFacts,
@@ -14,13 +15,12 @@ import {
   CHECK_CLIENT,
   GIVE_TURN,
   type LockMode,
-  OLDEST_TRANSACTION,
   READ_SETTINGS,
-  REPLAY_LAG,
   TAKE_TURN,
   WRITE_SETTING,
   WRITE_SETTINGS,
 } from './sql/table'
+import { SERVER_LAG } from './sql/status'
 
 /** What tests replace time and chance by, and where they end the connection. */
 export interface Seams {
@@ -30,19 +30,11 @@ export interface Seams {
   readonly random?: () => number
 }
 
-/** How a lock that stops readers or writers was obtained. */
-export interface AdoptionLock {
-  readonly step: string
-  readonly mode: LockMode
-  /** 1-based; each but the last gave up after the time limit. */
-  readonly attempts: number
-  /** In the queue of the last attempt. */
-  readonly waitedMilliseconds: number
-  readonly heldMilliseconds: number
-}
-
 /** Options of a command that concern its session. */
-export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds'>, 'property'>
+export type SessionOptions = Omit<
+  Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds' | 'onLock'>,
+  'property'
+>
 
 /** A lock that is to be got. */
 interface WantedLock {
@@ -53,16 +45,19 @@ interface WantedLock {
   readonly prepare?: () => Promise<void>
 }
 
-/** How a command treats the application beside it. All in milliseconds. */
+/** How a command treats the application beside it. Times are in milliseconds. */
 export interface Manners {
   readonly lock: number
   readonly hold: number
   readonly batch: number
-  readonly pause: number
+  readonly pause: () => number
   readonly maxLag: number | undefined
+  /** In bytes. */
+  readonly maxWal: number | undefined
   readonly signal: AbortSignal | undefined
   /** What to report to a person while it happens. */
   readonly onNotice: (notice: string) => void
+  readonly onLock: (lock: AdoptionLock) => void
 }
 
 const FIRST_PAUSE_MILLISECONDS = 100
@@ -72,7 +67,7 @@ const HOLD_GROWTH = 1.5
 const HOLD_TIMES = 10
 /** How often to report what stands in the way. */
 const NOTICE_ATTEMPTS = 10
-const LAG_PAUSE_MILLISECONDS = 500
+const BRAKE_PAUSE_MILLISECONDS = 500
 const MOST_CANCELLED = 5
 
 /** The work under a lock cannot be done now: all of it is undone and tried again later. */
@@ -185,7 +180,7 @@ export class AdoptSession {
         return await this.together(work)
       } catch (error) {
         if (!isBusyError(error)) throw error
-        if (attempts % NOTICE_ATTEMPTS === 0) await this.sayWhatBlocks(step, attempts, error)
+        if (attempts % NOTICE_ATTEMPTS === 0) await this.reportHolders(step, 'rows', attempts, error)
       }
       await this.rest(attempts)
     }
@@ -211,12 +206,14 @@ export class AdoptSession {
         })
         await this.query('COMMIT')
         const [waitedMilliseconds, heldMilliseconds] = [had - asked, performance.now() - had]
-        this.locks.push({ step, mode, attempts, waitedMilliseconds, heldMilliseconds })
+        const lock = { step, mode, attempts, waitedMilliseconds, heldMilliseconds }
+        this.locks.push(lock)
+        this.manners.onLock(lock)
         return result
       } catch (error) {
         await this.query('ROLLBACK').catch(() => {})
         hold = this.after(error, hold)
-        if (attempts % NOTICE_ATTEMPTS === 0) await this.sayWhatBlocks(step, attempts, error)
+        if (attempts % NOTICE_ATTEMPTS === 0) await this.reportHolders(step, mode, attempts, error)
       }
       await this.rest(attempts)
     }
@@ -231,16 +228,14 @@ export class AdoptSession {
     return hold * HOLD_GROWTH
   }
 
-  private async sayWhatBlocks(step: string, attempts: number, error: unknown): Promise<void> {
+  private async reportHolders(step: string, wants: LockMode | 'rows', attempts: number, error: unknown): Promise<void> {
     if (error instanceof Later) {
       this.manners.onNotice(`${step}: not done in time under the lock in ${attempts} attempts. It goes on trying.`)
       return
     }
-    const [oldest] = await this.query<Record<'pid' | 'state' | 'seconds', string>>(OLDEST_TRANSACTION)
-    const open = oldest
-      ? `; the oldest transaction is open for ${oldest.seconds} s (pid ${oldest.pid}, ${oldest.state})`
-      : ''
-    this.manners.onNotice(`${step}: no lock in ${attempts} attempts${open}. It keeps trying.`)
+    const holders = this.turn === undefined ? [] : await lockHolders(this.query, this.turn, wants)
+    const found = holders.length === 0 ? 'No transaction holds one now' : holders.map(describeHolder).join('; ')
+    this.manners.onNotice(`${step}: no lock in ${attempts} attempts. ${found}. It goes on trying.`)
   }
 
   /** Waits after an attempt that failed: longer each time, and never as long as another waits. */
@@ -263,9 +258,18 @@ export class AdoptSession {
   /** Between two batches: others get their turn, and standbys catch up. */
   async breathe(): Promise<void> {
     this.interrupt()
-    const { pause, maxLag } = this.manners
+    const pause = this.manners.pause()
     if (pause > 0) await this.sleep(pause)
-    if (maxLag !== undefined) while ((await this.lag()) > maxLag) await this.sleep(LAG_PAUSE_MILLISECONDS)
+    while (await this.isAhead()) await this.sleep(BRAKE_PAUSE_MILLISECONDS)
+  }
+
+  /** Whether the standbys, the slots or the archive are to catch up first. */
+  private async isAhead(): Promise<boolean> {
+    this.interrupt()
+    const { maxLag, maxWal } = this.manners
+    if (maxLag === undefined && maxWal === undefined) return false
+    const [row] = await this.query<Record<'lag' | 'wal', string>>(SERVER_LAG)
+    return Number(row?.lag ?? 0) > (maxLag ?? Infinity) || Number(row?.wal ?? 0) > (maxWal ?? Infinity)
   }
 
   /**
@@ -287,12 +291,6 @@ export class AdoptSession {
       if (done !== undefined) size.took(performance.now() - started, done)
       await this.breathe()
     }
-  }
-
-  private async lag(): Promise<number> {
-    this.interrupt()
-    const [row] = await this.query<{ lag: string }>(REPLAY_LAG)
-    return Number(row?.lag ?? 0)
   }
 }
 
@@ -328,6 +326,7 @@ export async function withSession<T>(
   seams: Seams,
   work: (session: AdoptSession) => Promise<T>,
 ): Promise<T> {
+  const { pauseMilliseconds: pause = 0 } = options
   const runner = dataSource.createQueryRunner('master')
   const session = new AdoptSession(
     runner,
@@ -335,10 +334,12 @@ export async function withSession<T>(
       lock: options.lockMilliseconds ?? 50,
       hold: options.holdMilliseconds ?? 100,
       batch: options.batchMilliseconds ?? 50,
-      pause: options.pauseMilliseconds ?? 0,
+      pause: typeof pause === 'function' ? pause : () => pause,
       maxLag: options.maxLagMilliseconds,
+      maxWal: options.maxWalBytes,
       signal: options.signal,
       onNotice: options.onNotice ?? ((): void => {}),
+      onLock: options.onLock ?? ((): void => {}),
     },
     seams,
   )

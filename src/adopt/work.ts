@@ -2,10 +2,16 @@ import type { ObjectLiteral } from 'typeorm'
 import type { LookupIndex, Query } from '../sql/catalog'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import { type AdoptOptions, type AdoptProgress, type AdoptStep, type PlannedStep, STEPS } from './options'
+import {
+  type AdoptionLock,
+  type AdoptOptions,
+  type AdoptProgress,
+  type AdoptStep,
+  type PlannedStep,
+  STEPS,
+} from './options'
 import {
   AdoptionError,
-  type AdoptionLock,
   type AdoptSession,
   type TableCommand,
   keepTriggersOut,

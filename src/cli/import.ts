@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
-import { fstatSync } from 'node:fs'
-import { type FileHandle, open, stat } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import {
   entityOf,
@@ -15,7 +14,7 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { Flow } from '../stream/flow'
-import { readCsvColumn, type Line, type List, ListError, type Original, originalOf, readLines, STDIN } from './list'
+import { readCsvColumn, type Line, type List, ListError, type Original, originalOf, readLines } from './list'
 import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally, number } from './report'
 import { describeError, openProgress, type Output, refusalReason, type Streams } from './terminal'
 import { UsageError } from './usage'
@@ -92,8 +91,12 @@ class CountedLines {
   }
 }
 
-function conclude({ end, lines }: ImportReport, dryRun: boolean, stderr: Output): ExitCode {
-  if (end.kind === 'done') return EXIT.done
+function conclude({ end, lines, created, found, rejected }: ImportReport, dryRun: boolean, stderr: Output): ExitCode {
+  if (end.kind === 'done') {
+    if (rejected === 0 || created + found > 0) return EXIT.done
+    stderr.write('\nEvery line is rejected. Mend the list or the declaration, and run the command again.\n')
+    return EXIT.failed
+  }
   const next = dryRun
     ? 'Run the command again: it starts at the top.'
     : 'The rows counted above are stored. Run the command again: it starts at the top and finds them.'
@@ -366,29 +369,24 @@ function valuesMaker({ metadata, declaration }: EntityText): ImportTarget['toVal
 }
 
 /**
- * Opens the file for the lines that an import refuses, and empties it.
+ * Opens the file for the lines that an import refuses. A file that holds anything stays as it is.
  *
- * @param list the name of the list; `-` is standard input
- * @throws ListError if it is the list itself
+ * @throws UsageError if it holds anything
  * @throws RefusedLinesError if it cannot be written
  */
-export async function openRefused(name: string, list: string): Promise<RefusedLines> {
+export async function openRefused(name: string): Promise<RefusedLines> {
   let file: FileHandle | undefined
+  let size: number
   try {
-    // What stands in it goes only when it is known to be another file than the list.
     file = await open(name, 'a')
-    const own = await file.stat()
-    const read = list === '-' ? fstatSync(STDIN) : await stat(list)
-    if (own.isFile() && own.dev === read.dev && own.ino === read.ino) {
-      throw new ListError('--refused names the list itself. Name another file.')
-    }
-    if (own.isFile()) await file.truncate()
-    return new RefusedLines(file)
+    ;({ size } = await file.stat())
   } catch (error) {
     await file?.close()
-    if (error instanceof ListError) throw error
     throw unwritable(error)
   }
+  if (size === 0) return new RefusedLines(file)
+  await file.close()
+  throw new UsageError(`--refused names a file that is not empty: ${name}. Name another file, or remove it.`)
 }
 
 /** Writes those lines of a list to a file that are refused, as they came; each ends with LF. */

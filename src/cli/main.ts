@@ -9,7 +9,8 @@ import { EXIT, type ExitCode, findEntity, findImportTarget, openRefused, runImpo
 import { openList } from './list'
 import { recount } from '../numbers'
 import { number } from './report'
-import { runAdopt, runDoctor, runPreview } from './commands'
+import { runAdopt } from './adopt'
+import { runDoctor, runPreview } from './commands'
 import { HELP, type Invocation, parseInvocation, UsageError } from './usage'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -79,7 +80,7 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
     const target = findImportTarget(dataSource, invocation)
     keepHeapSmall()
     const { column, dryRun, refused: file } = invocation
-    const refused = file === undefined ? undefined : await openRefused(file, invocation.list)
+    const refused = file === undefined ? undefined : await openRefused(file)
     const signal = interruption()
     return await runImport({ dataSource, target, list, column, dryRun, refused, streams: process, signal })
   } finally {
@@ -105,12 +106,18 @@ async function connect(dataSource: DataSource): Promise<void> {
   if (!dataSource.isInitialized) await dataSource.initialize()
 }
 
+/** As a shell reports a process that the signal ended. */
+const STOPPED = { SIGINT: EXIT.interrupted, SIGTERM: 143 } as const
+
+let stoppedBy: keyof typeof STOPPED = 'SIGINT'
+
 /** Aborted by the first Ctrl-C, or by SIGTERM, so that the batches at the server can finish; the second ends the process. */
 function interruption(): AbortSignal {
   const controller = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
-      if (controller.signal.aborted) process.exit(EXIT.interrupted)
+      stoppedBy = signal
+      if (controller.signal.aborted) process.exit(STOPPED[signal])
       controller.abort()
     })
   }
@@ -129,7 +136,7 @@ async function run(): Promise<void> {
   }
   // What the user's DataSource file has opened must not keep the process alive, and no output must be lost.
   for (const stream of [process.stdout, process.stderr]) await new Promise((resolve) => stream.write('', resolve))
-  process.exit(code)
+  process.exit(code === EXIT.interrupted ? STOPPED[stoppedBy] : code)
 }
 
 void run()

@@ -48,6 +48,9 @@ export function printable(text: string): string {
 /** The same for text of several lines. */
 export const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')
 
+/** Text whose names, keys and values come from elsewhere, a line each. */
+export const linesOf = (lines: readonly string[]): string => lines.map((line) => `${printable(line)}\n`).join('')
+
 /** How far a command has come. */
 interface ProgressState {
   readonly lines: number
@@ -166,6 +169,15 @@ function withConnectionString(dataSource: DataSource, file: string): DataSource 
 /** All that a file exports; a TypeScript file is loaded as above. @throws DataSourceFileError */
 export async function loadModule(file: string): Promise<readonly unknown[]> {
   return await exportsOf(path.resolve(file), file)
+}
+
+/** What a file exports, where only one of its values is of this kind. */
+export async function onlyExport<Value>(
+  file: string,
+  isOfKind: (value: unknown) => value is Value,
+): Promise<Value | undefined> {
+  const found = new Set((await loadModule(file)).filter(isOfKind))
+  return found.size === 1 ? [...found][0] : undefined
 }
 
 /** For CommonJS the namespace's default is `module.exports`, whose own `default` is TypeScript's default export. */

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { AdoptOptions, MergeOptions } from '../adopt'
 import { STEPS } from '../adopt/options'
@@ -47,6 +48,10 @@ export type Invocation =
       readonly dataSource: string
       readonly entity: string
       readonly dryRun: boolean
+      /** Reports what another terminal does, and changes nothing. */
+      readonly status: boolean
+      /** Everything is a line of JSON. */
+      readonly json: boolean
       readonly options: AdoptOptions
       /** The options that every step has. */
       readonly pace: Pace
@@ -62,7 +67,7 @@ export type Invocation =
 /** How every step goes about its work. */
 type Pace = Pick<
   AdoptOptions,
-  'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'signal' | 'onNotice'
+  'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
 >
 
 /** Which row stays, or the file of the function that chooses. */
@@ -109,8 +114,12 @@ changed since stays and is listed
       --dry-run             print the steps and their SQL, and change nothing
       --until STEP          stop after begin, fill, number, index, check or guard
       --batch-ms N          how long a batch lasts (default 50)
-      --pause N             milliseconds between two batches (default 0)
+      --pause N             milliseconds between two batches (default 0), or a file that
+                            holds the number and may change meanwhile: ./pause.txt
       --max-lag N           wait while a standby is more than N milliseconds behind
+      --max-wal N           wait while slots or the archive need more than N MB of WAL
+      --status              report how far a command in another terminal is, what it
+                            waits for and who holds a lock, and change nothing
       --fake MIGRATION      then mark this pending migration as run
       --merge WHICH         then keep the oldest or newest row of equal texts, or the
                             one that the function of a file chooses, and turn all
@@ -135,12 +144,13 @@ changed since stays and is listed
       --column NAME       the column of it that holds the texts
       --table NAME        the doctor looks at this partition or shard of the entity,
                           also at one that is not attached yet
-      --json              print the report of the doctor as JSON (docs/doctor.md)
+      --json              print the report of the doctor as JSON (docs/doctor.md); adopt,
+                          abandon and unmerge print each event as a line of JSON
   -h, --help              show this help and exit
   -v, --version           show the version and exit
 
 Exit codes: 0 success, 1 failure, rows that are left, or an error that the doctor found,
-2 wrong usage, 130 stopped by Ctrl-C.
+2 wrong usage, 130 stopped by Ctrl-C, 143 by SIGTERM.
 `
 
 const OPTIONS = {
@@ -158,6 +168,8 @@ const OPTIONS = {
   'batch-ms': { type: 'string' },
   pause: { type: 'string' },
   'max-lag': { type: 'string' },
+  'max-wal': { type: 'string' },
+  status: { type: 'boolean' },
   fake: { type: 'string' },
   merge: { type: 'string' },
   also: { type: 'string', multiple: true },
@@ -211,6 +223,9 @@ const TAKES = {
     'batch-ms',
     'pause',
     'max-lag',
+    'max-wal',
+    'status',
+    'json',
     'fake',
     'merge',
     'also',
@@ -220,8 +235,8 @@ const TAKES = {
     'refused',
     'user-triggers',
   ],
-  abandon: ['property'],
-  unmerge: ['property', 'key', 'batch-ms', 'pause', 'max-lag'],
+  abandon: ['property', 'json'],
+  unmerge: ['property', 'key', 'batch-ms', 'pause', 'max-lag', 'max-wal', 'json'],
 } as const satisfies Readonly<Record<string, readonly string[]>>
 
 type CommandName = keyof typeof TAKES
@@ -243,10 +258,16 @@ function requireTaken(command: CommandName, values: Values, operands: readonly s
     throw new UsageError('Name the entity of the table: --entity Page')
   if (values.merge === undefined && (values.also ?? values.conflict) !== undefined)
     throw new UsageError('--also and --conflict are for --merge: --merge oldest --conflict bookmark=merge')
-  const beside = Object.keys(values).find((name) => ![...EVERYWHERE, 'property', 'forget-log'].includes(name))
-  if (values['forget-log'] === true && beside !== undefined)
-    throw new UsageError(`--forget-log does nothing but empty the log. Remove --${beside}.`)
+  for (const name of ['forget-log', 'status'] as const) if (values[name] === true) requireAlone(name, values)
 }
+
+/** @throws UsageError for another option that would be ignored */
+function requireAlone(name: keyof typeof ALONE, values: Values): void {
+  const beside = Object.keys(values).find((one) => ![...EVERYWHERE, 'property', 'json', name].includes(one))
+  if (beside !== undefined) throw new UsageError(`--${name} does nothing but ${ALONE[name]}. Remove --${beside}.`)
+}
+
+const ALONE = { 'forget-log': 'empty the log', status: 'report' }
 
 type Import = Extract<Invocation, { kind: 'import' }>
 
@@ -271,15 +292,19 @@ function adoptInvocationOf(values: Values): Omit<AdoptInvocation, 'kind' | 'data
     if (table === undefined) throw new UsageError('--conflict names a table: --conflict bookmark=merge')
     return [table, 'merge'] as const
   })
-  const [batch, pause] = [milliseconds('batch-ms', values['batch-ms']), milliseconds('pause', values.pause)]
+  const batch = milliseconds('batch-ms', values['batch-ms'])
+  const wal = wholeNumber('max-wal', values['max-wal'], 'megabytes')
   const pace = {
     property: values.property,
     ...(batch === undefined ? {} : { batchMilliseconds: batch }),
-    ...(pause === undefined ? {} : { pauseMilliseconds: pause }),
+    ...(values.pause === undefined ? {} : { pauseMilliseconds: pauseOf(values.pause) }),
     maxLagMilliseconds: milliseconds('max-lag', values['max-lag']),
+    maxWalBytes: wal === undefined ? undefined : wal * 1e6,
   }
   return {
     dryRun: values['dry-run'] === true,
+    status: values.status === true,
+    json: values.json === true,
     options: {
       ...pace,
       fake: values.fake,
@@ -302,10 +327,34 @@ function keptRow(given: string | undefined): KeptRow | undefined {
   throw new UsageError('--merge is oldest, newest, or the file of a function that chooses: --merge ./choose.ts')
 }
 
-function milliseconds(name: string, given: string | undefined): number | undefined {
+const NUMBER = /^\d{1,7}$/
+
+function wholeNumber(name: string, given: string | undefined, unit: string): number | undefined {
   if (given === undefined) return undefined
-  if (/^\d{1,7}$/.test(given)) return Number(given)
-  throw new UsageError(`--${name} is a whole number of milliseconds, for instance --${name} 50.`)
+  if (NUMBER.test(given)) return Number(given)
+  throw new UsageError(`--${name} is a whole number of ${unit}, for instance --${name} 50.`)
+}
+
+const milliseconds = (name: string, given: string | undefined): number | undefined =>
+  wholeNumber(name, given, 'milliseconds')
+
+/** A file is read before every batch, so that the pace can be changed from another terminal. */
+function pauseOf(given: string): number | (() => number) {
+  if (!/[./\\]/.test(given)) return milliseconds('pause', given) ?? 0
+  let pause: number | undefined
+  const read = (): number => {
+    try {
+      const text = readFileSync(given, 'utf8').trim()
+      if (NUMBER.test(text)) pause = Number(text)
+    } catch (error) {
+      if (pause === undefined)
+        throw new UsageError(`--pause names a file that cannot be read: ${given}`, { cause: error })
+    }
+    if (pause !== undefined) return pause
+    throw new UsageError(`The file of --pause holds a whole number of milliseconds, for instance 50: ${given}`)
+  }
+  read()
+  return read
 }
 
 function choiceOf<T extends string>(name: string, given: string | undefined, all: readonly T[]): T | undefined {

@@ -10,6 +10,7 @@ export const SQLSTATE = {
   exclusionViolation: '23P01',
   /** object_not_in_prerequisite_state; also where a trigger stands on another table, or undoes what the guard does. */
   wrongState: '55000',
+  diskFull: '53100',
   insufficientPrivilege: '42501',
   noTransaction: '25P01',
   failedTransaction: '25P02',

@@ -12,8 +12,14 @@ export interface TestServer {
 
 const IMAGE = 'postgres:18-alpine'
 
-/** Speed only: the tests of crashes start a server of their own, with durability on. */
-const SETTINGS = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '200' } as const
+/** For speed, and for tests of prepared transactions. The tests of crashes start a server of their own, with durability on. */
+const SETTINGS = {
+  fsync: 'off',
+  synchronous_commit: 'off',
+  full_page_writes: 'off',
+  max_connections: '200',
+  max_prepared_transactions: '10',
+} as const
 
 export type Source = () => Promise<TestServer | undefined>
 

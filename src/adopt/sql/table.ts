@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { addCheck, addIndex } from '../../sql/alter'
-import { addLookup, type LookupIndex, OPEN_TRANSACTIONS, type Query } from '../../sql/catalog'
+import { addLookup, type LookupIndex, type Query } from '../../sql/catalog'
 import { dollarQuote, literal, qualified, quote } from '../../sql/identifier'
 import { hasCitus, isDistributed } from '../../sql/spread'
 import { SQLSTATE } from '../../sql/sqlstate'
@@ -109,12 +109,15 @@ const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg
 export const TAKE_TURN: string = `SELECT pg_catalog.pg_try_advisory_lock(${ADOPTION_KEY}) AS mine`
 export const GIVE_TURN: string = `SELECT pg_catalog.pg_advisory_unlock(${ADOPTION_KEY})`
 
-/** Whether a command has that lock. On a standby, where locks of the primary are not seen, one may have it. */
-export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM pg_catalog.pg_locks AS l
+/** What follows FROM: the session that has that lock, as `l`. */
+export const ADOPTION_TURN: string = `pg_catalog.pg_locks AS l
     JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) l.database
    WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND l.granted
      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.classid OPERATOR(pg_catalog.=) ${ADOPTION_CLASS}::pg_catalog.oid
-     AND l.objid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND l.objsubid OPERATOR(pg_catalog.=) 2))`
+     AND l.objid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND l.objsubid OPERATOR(pg_catalog.=) 2`
+
+/** Whether a command has that lock. On a standby, where locks of the primary are not seen, one may have it. */
+export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN}))`
 
 export const drops = (on: Held): string[] => [
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
@@ -341,9 +344,6 @@ export async function adoptionFacts(
   return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distributed'>), distributed }
 }
 
-/** The largest lag of a standby that replays what this server writes, in milliseconds. */
-export const REPLAY_LAG = `SELECT (coalesce(extract(epoch FROM pg_catalog.max(replay_lag)), 0) OPERATOR(pg_catalog.*) 1000)::bigint::pg_catalog.text AS lag FROM pg_catalog.pg_stat_replication`
-
 /** Settings of the session of a command. */
 const COMMAND_SETTINGS = {
   lock_timeout: '0',
@@ -374,12 +374,6 @@ export const WRITE_SETTINGS: string = `SELECT ${Object.entries(COMMAND_SETTINGS)
 
 /** $1 is the name, $2 the value. */
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
-
-/** Transactions that have been open for more than a moment, the oldest first: a lock or an index waits for them. */
-export const OLDEST_TRANSACTION: string = `SELECT s.pid::pg_catalog.text AS pid, s.state,
-       extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) s.xact_start)::bigint::pg_catalog.text AS seconds
-  FROM ${OPEN_TRANSACTIONS}
- ORDER BY s.xact_start LIMIT 1`
 
 /** In whose schema an adoption keeps what it needs, and whose that is. */
 interface Owned {

@@ -398,6 +398,10 @@ describe('typeorm-unique-text import', () => {
     ]
     writeFileSync(given, list)
     writeFileSync(refused, 'of an earlier import')
+    const over = await typed([...IMPORT, '--refused', refused, given])
+    expect(over).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('a file that is not empty') })
+    expect(readFileSync(refused, 'utf8')).toBe('of an earlier import')
+    writeFileSync(refused, '')
     const first = await typed([...IMPORT, '--refused', refused, given])
     expect([first.code, first.stderr]).toEqual([0, ''])
     expect(first.stdout).toMatch(/^lines +3,505\ncreated +3,500\nfound +0\nrejected +4\nblank +1\n/)
@@ -405,7 +409,7 @@ describe('typeorm-unique-text import', () => {
     expect((await typed([...IMPORT, '--refused', again, '--dry-run', refused])).stdout).toMatch(/^rejected +4$/m)
     expect(readFileSync(again)).toEqual(expected)
     const itself = await typed([...IMPORT, '--refused', refused, refused])
-    expect(itself).toMatchObject({ code: 1, stderr: expect.stringContaining('names the list itself') })
+    expect(itself).toMatchObject({ code: 2, stderr: expect.stringContaining('a file that is not empty') })
     expect(readFileSync(refused)).toEqual(expected)
   })
 
@@ -415,14 +419,18 @@ describe('typeorm-unique-text import', () => {
     const input = 'note,url\n"a\nb",http://csv.example/1\n"c\nd",secret\ne\n'
     expect((await typed([...csv, '-'], input)).stdout).toMatch(/^rejected +2$/m)
     expect(readFileSync(refused, 'utf8')).toBe('note,url\n"c\nd",secret\ne\n')
+    rmSync(refused)
     await typed([...csv, '-'], 'note,url\nf,http://csv.example/1\n')
     expect(readFileSync(refused, 'utf8')).toBe('')
   })
 
   test('--refused says how many lines are too long for it, and fails where it cannot write', async () => {
     const long = await typed([...IMPORT, '--refused', path.join(folder, 'long'), '-'], `${'a'.repeat(2 ** 22 + 1)}\nb`)
-    expect([long.code, readFileSync(path.join(folder, 'long'), 'utf8')]).toEqual([0, 'b\n'])
-    expect(long.stderr).toBe('\n1 refused lines are too long to be kept, and do not stand in the file of --refused.\n')
+    expect([long.code, readFileSync(path.join(folder, 'long'), 'utf8')]).toEqual([1, 'b\n'])
+    expect(long.stderr).toBe(
+      '\n1 refused lines are too long to be kept, and do not stand in the file of --refused.\n' +
+        '\nEvery line is rejected. Mend the list or the declaration, and run the command again.\n',
+    )
     const full = await typed([...IMPORT, '--refused', '/dev/full', '-'], 'secret\n')
     expect(full).toMatchObject({ code: 1, stderr: expect.stringContaining('Cannot write the refused lines: ENOSPC') })
     const none = await typed([...IMPORT, '--refused', path.join(folder, 'no/where'), '-'], 'http://none.example/\n')
@@ -495,9 +503,12 @@ describe('typeorm-unique-text import', () => {
     }
   })
 
-  test.each(['SIGINT', 'SIGTERM'] as const)(
-    '%s (SIGINT: Ctrl-C) ends it with exit code 130 and no stack trace, and a second run finds what is there',
-    async (signal) => {
+  test.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)(
+    '%s ends it with exit code %i and no stack trace, and a second run finds what is there',
+    async (signal, exitCode) => {
       const host = `${signal.toLowerCase()}.example`
       const { child, ended } = start([...IMPORT, '-'])
       const stdin = child.stdin
@@ -508,7 +519,7 @@ describe('typeorm-unique-text import', () => {
       await someRows(host)
       child.kill(signal)
       const { code, stdout, stderr } = await ended
-      expect(code).toBe(130)
+      expect(code).toBe(exitCode)
       expect(stderr).toMatch(/Stopped after line [\d,]+\. The rows counted above are stored\./)
       expect(stderr).not.toMatch(/^ +at /m)
       const created = Number(/^created +([\d,]+)$/m.exec(stdout)?.[1]?.replaceAll(',', ''))

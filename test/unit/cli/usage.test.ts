@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { HELP, parseInvocation, UsageError } from '../../../src/cli/usage'
 
@@ -76,7 +79,8 @@ describe('parseInvocation', () => {
     ['doctor', '--dry-run'],
     ['preview', '--normalize', 'url', '--json'],
     ['adopt', '--normalize', 'url'],
-    ['adopt', '--json'],
+    ['abandon', '--status'],
+    ['unmerge', '--status'],
     ['import', '--merge', 'oldest', 'LIST'],
   ])('%s refuses %s, which would be ignored', (command, ...args) => {
     expect(() => parseInvocation([command, '-d', 'o.ts', '--entity', 'Page', ...args])).toThrow(
@@ -90,14 +94,49 @@ describe('parseInvocation', () => {
     expect(parseInvocation([...adopt, '--merge', './a.ts'])).toMatchObject({ merge: { keep: { file: './a.ts' } } })
   })
 
-  test.each([['--dry-run'], ['--merge', 'oldest'], ['--follow']])(
-    '--forget-log empties no log beside %s',
-    (...args) => {
-      const forget = ['adopt', '-d', 'o.ts', '--entity', 'Page', '--forget-log']
-      expect(parseInvocation(forget)).toMatchObject({ forgetLog: true })
-      expect(() => parseInvocation([...forget, ...args])).toThrow(`Remove ${args[0]}.`)
-    },
-  )
+  test.each([
+    ['--forget-log', '--dry-run'],
+    ['--forget-log', '--merge', 'oldest'],
+    ['--forget-log', '--follow'],
+    ['--status', '--forget-log'],
+    ['--status', '--until', 'fill'],
+  ])('%s does nothing beside %s', (alone, ...args) => {
+    const command = ['adopt', '-d', 'o.ts', '--entity', 'Page', '--json', alone]
+    expect(parseInvocation(command)).toMatchObject(
+      alone === '--status' ? { status: true, forgetLog: false } : { status: false, forgetLog: true },
+    )
+    expect(() => parseInvocation([...command, ...args])).toThrow(UsageError)
+  })
+
+  test('the pause is a number, or a file that is read again and again', () => {
+    const paused = (given: string): unknown => {
+      const invocation = parseInvocation(['adopt', '-d', 'o.ts', '--entity', 'Page', '--pause', given])
+      if (!('pace' in invocation)) throw new TypeError('Another command.')
+      const { pauseMilliseconds } = invocation.pace
+      return typeof pauseMilliseconds === 'function' ? [pauseMilliseconds(), pauseMilliseconds] : pauseMilliseconds
+    }
+    expect(paused('50')).toBe(50)
+    expect(() => paused('50ms')).toThrow('--pause is a whole number of milliseconds')
+    const folder = mkdtempSync(path.join(tmpdir(), 'pause-'))
+    const file = path.join(folder, 'pause.txt')
+    try {
+      expect(() => paused(file)).toThrow('cannot be read')
+      writeFileSync(file, 'soon')
+      expect(() => paused(file)).toThrow('holds a whole number of milliseconds')
+      writeFileSync(file, '20\n')
+      const [first, again] = paused(file) as [number, () => number]
+      expect(first).toBe(20)
+      writeFileSync(file, '300')
+      expect(again()).toBe(300)
+      // Half of a write, or no file for a moment, leaves the pace as it is.
+      writeFileSync(file, '')
+      expect(again()).toBe(300)
+      rmSync(file)
+      expect(again()).toBe(300)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
 
   test.each([
     ['--also', 'visit.page'],

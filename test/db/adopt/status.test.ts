@@ -1,0 +1,213 @@
+import type { Client } from 'pg'
+import type { DataSource } from 'typeorm'
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { AdoptionError, adopt, type AdoptionLock, adoptionStatus, type AdoptionStatus } from '../../../src/adopt'
+import { adoptWith } from '../../../src/adopt/adopt'
+import { runAdopt } from '../../../src/cli/adopt'
+import { parseInvocation } from '../../../src/cli/usage'
+import { useDatabase } from '../../support/database'
+import { fillTable, pageOf } from './stage'
+
+const db = useDatabase({ wrapped: true })
+const Page = pageOf({})
+const AT_LEISURE = { lockMilliseconds: 1_000, holdMilliseconds: 10_000 }
+let client: Client
+let other: Client
+let dataSource: DataSource
+
+beforeAll(async () => {
+  ;[client, other] = [await db.client(), await db.client()]
+  await other.query(`set application_name = 'a report'`)
+  dataSource = await db.dataSource([Page], { synchronize: false, extra: { application_name: 'the command' } })
+})
+beforeEach(async () => {
+  await client.query('drop schema public cascade; create schema public')
+  await fillTable(client, 300)
+})
+afterEach(async () => {
+  await other.query('rollback')
+})
+
+const NOBODY = { step: null, phase: null, fraction: null, command: null, holders: [] }
+
+describe('the status', () => {
+  test('of a table that nobody works on', async () => {
+    const before = await adoptionStatus(dataSource, Page)
+    expect(before).toEqual({ ...NOBODY, tableBytes: expect.any(Number), lagMilliseconds: 0, walBytes: 0 })
+    await adopt(dataSource, Page, { ...AT_LEISURE, until: 'begin' })
+    expect(await adoptionStatus(dataSource, Page)).toMatchObject({ ...NOBODY, step: 'fill' })
+    await adopt(dataSource, Page, AT_LEISURE)
+    expect(await adoptionStatus(dataSource, Page)).toMatchObject(NOBODY)
+  })
+
+  test('names the session that an index waits for, which has no lock on the table', async () => {
+    await client.query('create table elsewhere (id integer)')
+    let status: AdoptionStatus | undefined
+    let watched: Promise<void> | undefined
+    const beforeStatement = async (sql: string): Promise<void> => {
+      if (!sql.startsWith('CREATE UNIQUE INDEX') || watched) return
+      await other.query('begin isolation level repeatable read; select from elsewhere')
+      watched = watch()
+    }
+    const watch = async (): Promise<void> => {
+      await expect.poll(async () => (status = await adoptionStatus(dataSource, Page)).command?.waitsFor).toBe('Lock')
+      await other.query('commit')
+    }
+    await adoptWith(dataSource, Page, AT_LEISURE, { beforeStatement })
+    await watched
+    expect(status).toMatchObject({
+      step: 'index',
+      phase: expect.stringMatching(/^waiting for old snapshots/) as string,
+      command: { application: 'the command', query: expect.stringMatching(/^CREATE UNIQUE INDEX/) as string },
+      holders: [{ user: 'postgres', application: 'a report', state: 'idle in transaction', prepared: null }],
+    })
+    expect(status?.holders[0]?.pid).toBeGreaterThan(0)
+  })
+
+  test('of a table that somebody has locked against readers', async () => {
+    await adopt(dataSource, Page, { ...AT_LEISURE, until: 'begin' })
+    await other.query('begin; lock table page')
+    expect(await adoptionStatus(dataSource, Page)).toMatchObject({
+      step: null,
+      tableBytes: null,
+      holders: [{ application: 'a report', query: 'begin; lock table page' }],
+    })
+  })
+
+  test('counts the pages that were filled', async () => {
+    const fractions: (number | null)[] = []
+    const beforeStatement = async (sql: string): Promise<void> => {
+      if (sql.startsWith('VACUUM')) fractions.push((await adoptionStatus(dataSource, Page)).fraction)
+    }
+    await adoptWith(dataSource, Page, AT_LEISURE, { beforeStatement })
+    expect(fractions[0]).toBe(1)
+  })
+
+  test('needs a table', async () => {
+    await client.query('drop table page')
+    await expect(adoptionStatus(dataSource, Page)).rejects.toThrow(AdoptionError)
+  })
+})
+
+test('a prepared transaction that holds the table is named by its identifier', async ({ skip }) => {
+  const { rows } = await client.query('show max_prepared_transactions')
+  skip(rows[0].max_prepared_transactions === '0', 'The server of TEST_DATABASE_URL has no prepared transactions.')
+  await other.query(`begin; update page set title = 'open' where id = 1; prepare transaction 'left behind'`)
+  const notices: string[] = []
+  let rests = 0
+  const sleep = async (): Promise<void> => {
+    rests += 1
+    if (rests === 12) await other.query(`rollback prepared 'left behind'`)
+  }
+  const options = { ...AT_LEISURE, lockMilliseconds: 20, onNotice: (notice: string) => void notices.push(notice) }
+  await adoptWith(dataSource, Page, options, { sleep })
+  expect(notices).toEqual([
+    expect.stringMatching(/attempts\. the prepared transaction "left behind" \(postgres\) has .* \(prepared\)\. It/),
+  ])
+})
+
+test('a reader does not keep a command from rows, and is not named', async () => {
+  await adopt(dataSource, Page, { ...AT_LEISURE, until: 'fill' })
+  await other.query('begin; select from page')
+  await client.query('begin; select from page for update')
+  const notices: string[] = []
+  let rests = 0
+  const sleep = async (): Promise<void> => {
+    rests += 1
+    if (rests === 12) await client.query('commit')
+  }
+  const options = { ...AT_LEISURE, lockMilliseconds: 20, onNotice: (notice: string) => void notices.push(notice) }
+  await adoptWith(dataSource, Page, { ...options, until: 'number' }, { sleep })
+  expect(notices.join()).not.toContain('a report')
+})
+
+test('the pause is asked for after each batch', async () => {
+  const [asked, slept]: [number[], number[]] = [[], []]
+  const pauseMilliseconds = (): number => asked.push(asked.length)
+  const sleep = async (milliseconds: number): Promise<void> => void slept.push(milliseconds)
+  await adoptWith(dataSource, Page, { ...AT_LEISURE, pauseMilliseconds }, { sleep })
+  expect(asked.length).toBeGreaterThan(0)
+  expect(slept).toEqual(asked.map((one) => one + 1))
+})
+
+test('batches wait while a slot needs more WAL than is allowed', async () => {
+  await client.query(`select pg_create_physical_replication_slot('slow', true)`)
+  try {
+    let waits = 0
+    const sleep = async (): Promise<void> => {
+      waits += 1
+      expect((await adoptionStatus(dataSource, Page)).walBytes).toBeGreaterThan(1_000)
+      if (waits === 3) await client.query(`select pg_drop_replication_slot('slow')`)
+    }
+    await adoptWith(dataSource, Page, { ...AT_LEISURE, maxWalBytes: 1_000 }, { sleep })
+    expect(waits).toBe(3)
+  } finally {
+    await client.query(`select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'slow'`)
+  }
+})
+
+describe('the command', () => {
+  const run = async (args: readonly string[], signal = new AbortController().signal) => {
+    const invocation = parseInvocation(['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', ...args])
+    if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
+    const written = { out: '', err: '' }
+    const stream = (name: 'out' | 'err') => ({ write: (text: string) => ((written[name] += text), true) }) as never
+    const streams = { stdout: stream('out'), stderr: stream('err') }
+    const code = await runAdopt({ dataSource, invocation, streams, signal })
+    return { code, ...written }
+  }
+  const LOCK = /^begin: ACCESS EXCLUSIVE, waited [\d.]+ ms, held [\d.]+ ms, attempt 1$/m
+
+  test('prints the locks of an adoption that stops', async () => {
+    const controller = new AbortController()
+    const interrupted = run(['--pause', '1'], controller.signal)
+    await expect.poll(async () => (await client.query(STATE).catch(() => ({ rowCount: 0 }))).rowCount).toBe(1)
+    controller.abort()
+    expect(await interrupted).toMatchObject({ code: 130, out: expect.stringMatching(LOCK) as string })
+  })
+
+  test('reports within five seconds what a silent step waits for', async () => {
+    await client.query('create table elsewhere (id integer)')
+    await other.query('begin isolation level repeatable read; select from elsewhere')
+    let [err, longest, last] = ['', 0, performance.now()]
+    const write = (text: string): boolean => {
+      ;[longest, last] = [Math.max(longest, performance.now() - last), performance.now()]
+      err += text
+      return true
+    }
+    const invocation = parseInvocation(['adopt', '-d', 'o.ts', '--entity', 'Page'])
+    if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
+    const streams = { stdout: { write: () => true } as never, stderr: { write } as never }
+    const adopted = runAdopt({ dataSource, invocation, streams, signal: new AbortController().signal })
+    const WAITS =
+      /^[\d:]{8} {2}index {2}waiting for old snapshots .*\d s in this step {2}pid \d+ \(postgres, "a report"\) has/gm
+    await expect.poll(() => err.match(WAITS)?.length, { timeout: 20_000 }).toBe(2)
+    await other.query('commit')
+    expect(await adopted).toBe(0)
+    expect(longest).toBeLessThan(8_000)
+  })
+
+  test('prints each event as a line of JSON', async () => {
+    const { code, out, err } = await run(['--json'])
+    const events = out
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { time: string; event: string } & Partial<AdoptionLock>)
+    expect([code, err]).toEqual([0, ''])
+    expect(events.map(({ event }) => event)).toEqual(expect.arrayContaining(['progress', 'lock', 'report']))
+    expect(events.at(-1)).toMatchObject({ event: 'report', step: 'done', counts: { filled: 300 } })
+    for (const { time } of events) expect(new Date(time).toISOString()).toBe(time)
+    const status = await run(['--status', '--json'])
+    expect(JSON.parse(status.out)).toMatchObject({ event: 'report', ...NOBODY })
+  })
+
+  test('reports the status to a person', async () => {
+    await run(['--until', 'begin'])
+    await other.query('begin; select from page')
+    const { out } = await run(['--status'])
+    expect(out).toMatch(/^step {2}fill\ncommand {2}none works on the table\ntable {2}\d+ MB\n/)
+    expect(out).toMatch(/\nholds a lock {2}pid \d+ \(postgres, "a report"\) has a transaction open for \d+ s \(idle in/)
+  })
+})
+
+const STATE = `select from unique_text_adoptions where state ->> 'step' = 'fill'`
