@@ -77,7 +77,7 @@ async function pendingMigration(dataSource: DataSource, name: string): Promise<M
 }
 
 /**
- * Returns the steps of an adoption with their SQL. Changes nothing.
+ * Returns the steps of an adoption with their SQL, none for a table that is adopted. Changes nothing.
  *
  * @throws AdoptionError if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -91,6 +91,8 @@ export async function planAdoption(
   const find = findWork(dataSource, entity, options.property)
   return await withSession(dataSource, {}, {}, async ({ query }) => {
     const work = await find(query)
+    const isReady = work.stands === 'ready' && work.state === undefined && (await work.lacks?.(query)) !== true
+    if (isReady) return []
     work.refuse()
     return [...work.plan()]
   })

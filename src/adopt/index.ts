@@ -6,6 +6,8 @@ export type { AdoptionLock, AdoptOptions, AdoptProgress, AdoptStep, PlannedStep 
 export {
   checkMerge,
   type LeftRow,
+  type MergeChange,
+  type MergedKey,
   type MergeDecision,
   mergeDuplicates,
   type MergeOptions,

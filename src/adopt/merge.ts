@@ -16,6 +16,7 @@ import { AdoptionError, type AdoptSession, type TableCommand, type Seams, withTa
 import {
   type LoggedChange,
   clearFlags,
+  countChanges,
   columnNames,
   createKeys,
   createLog,
@@ -29,6 +30,7 @@ import {
   findInexact,
   findSurplus,
   isThere,
+  lastChange,
   lockPairs,
   mayMerge,
   logOne,
@@ -203,8 +205,21 @@ export interface MergeOptions extends NamedReferences, Pick<AdoptOptions, LockOp
    * function chooses for each group.
    */
   readonly keep: 'oldest' | 'newest' | MergeRows
+  /**
+   * Does each batch and undoes it: the report says what a merge would do now. It locks rows as a merge does, and your
+   * triggers run. @default false
+   */
+  readonly dryRun?: boolean | undefined
   /** Called after each batch with the number of rows that are merged by then. */
   readonly onProgress?: (merged: number) => void
+  /** Called after each batch with the rows that it merged. */
+  readonly onMerged?: ((rows: readonly MergedKey[]) => void) | undefined
+}
+
+/** A row that went, and the one that took its place: primary keys, by the columns' names in the database. */
+export interface MergedKey {
+  readonly row: ObjectLiteral
+  readonly kept: ObjectLiteral
 }
 
 /**
@@ -229,22 +244,31 @@ const MERGE_RULES: Rules<MergeOptions> = {
     expected: 'oldest, newest or a function',
   },
   ...NAMED_RULES,
+  dryRun: RULE.boolean,
   onProgress: RULE.function,
+  onMerged: RULE.function,
 }
 
 /** The result of a merge: what became of the duplicates. */
 export interface MergeReport {
   readonly merged: number
+  /** References that were turned, and rows of other tables that went because they clashed, by table. */
+  readonly changes: readonly MergeChange[]
   /** Rows that are left as they are, and the constraint or the reason. */
   readonly left: readonly LeftRow[]
 }
 
-/** A row that still holds the text of another one. */
-export interface LeftRow {
-  /** Its primary key, by the columns' names in the database. */
-  readonly row: ObjectLiteral
-  /** Key of the row that would have stayed. */
-  readonly kept: ObjectLiteral
+/** What a merge changed in a table. */
+export interface MergeChange {
+  /** With its schema. */
+  readonly table: string
+  /** The columns of the references; undefined: rows that went. */
+  readonly columns: readonly string[] | undefined
+  readonly rows: number
+}
+
+/** A row that still holds the text of another one, and the one that would have stayed. */
+export interface LeftRow extends MergedKey {
   /** A constraint's name, or a clause. */
   readonly reason: string
 }
@@ -260,8 +284,12 @@ interface MergeRun {
   readonly clears: boolean
   /** A function chose: rows that stay may get other values. */
   readonly decides: boolean
-  readonly onProgress: (merged: number) => void
+  readonly options: MergeOptions
   readonly left: LeftRow[]
+  /** Rows by what was done to them, as the log notes it. */
+  readonly changes: Map<string, number>
+  /** The last entry of the log that is counted. */
+  logged: string
   merged: number
   /** So many rows were found, and were no duplicates any more when their turn came. */
   changed: number
@@ -302,7 +330,8 @@ export async function mergeWith(
     const tables = new Tables(session)
     const table = await tables.keyed(target.on.table)
     await session.all([...createLog(target.on), ...createKeys(target.on, table)])
-    const { keep } = options
+    const { keep, dryRun = false } = options
+    session.isTrial = dryRun
     const order = keep === 'newest' ? keep : 'oldest'
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
@@ -318,20 +347,24 @@ export async function mergeWith(
       conflicts,
       clears,
       decides,
-      onProgress: options.onProgress ?? ((): void => {}),
+      options,
       left: [],
+      changes: new Map(),
+      logged: await lastLogged(session, target),
       merged: 0,
       changed: 0,
     }
     // Where the row that was to stay is gone, or has another text, the others of its group have equal texts still.
-    for (let round = 1; round === 1 || (merging.changed > 0 && round <= MOST_ROUNDS); round += 1) {
+    const rounds = dryRun ? 1 : MOST_ROUNDS
+    for (let round = 1; round === 1 || (merging.changed > 0 && round <= rounds); round += 1) {
       merging.changed = 0
       merging.left.length = 0
       await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
       if (decides) await decideGroups(merging, keep)
       await mergeAll(merging)
     }
-    return { merged: merging.merged, left: merging.left }
+    const { merged, left } = merging
+    return { merged, changes: [...merging.changes].map(changeOf), left }
   })
 }
 
@@ -401,7 +434,7 @@ async function mergeAll(merging: MergeRun): Promise<void> {
     const places = rows.map(({ place }) => place)
     if (places.length === 0) return { seen: 0, last, stuck: 0 }
     const stuck = await mergeBatch(merging, places)
-    merging.onProgress(merging.merged)
+    merging.options.onProgress?.(merging.merged)
     return { seen: places.length, last: places.at(-1) ?? last, stuck }
   })
 }
@@ -412,10 +445,9 @@ async function mergeAll(merging: MergeRun): Promise<void> {
  */
 async function mergeBatch(merging: MergeRun, places: readonly string[], clears = false): Promise<number> {
   try {
-    const { busy, merged, left } = await merging.session.together(async () => await mergeRows(merging, places, clears))
-    merging.merged += merged
-    for (const [place, reason] of left) await leaveRows(merging, [place], reason)
-    return busy
+    const done = await merging.session.together(async () => await mergeRows(merging, places, clears))
+    await noteMerged(merging, places, done)
+    return done.busy.length
   } catch (error) {
     if (isBusyError(error)) return places.length
     const reason = reasonOf(error)
@@ -425,6 +457,18 @@ async function mergeBatch(merging: MergeRun, places: readonly string[], clears =
     if (clashes && !clears) return await mergeBatch(merging, places, true)
     return await leaveRows(merging, places, reason)
   }
+}
+
+async function noteMerged(merging: MergeRun, places: readonly string[], done: Merged): Promise<void> {
+  const { session, target, options, changes } = merging
+  const { busy, merged, left, turned } = done
+  merging.merged += merged.length
+  for (const [change, rows] of turned) changes.set(change, (changes.get(change) ?? 0) + rows)
+  if (merged.length > 0) options.onMerged?.(merged)
+  for (const [place, reason] of left) await leaveRows(merging, [place], reason)
+  if (options.dryRun !== true) return
+  const seen = places.filter((place) => !busy.includes(place))
+  await session.query(dropPlaces(target.on), [seen])
 }
 
 /** Why a row is left; undefined for an error that would befall every row. */
@@ -440,24 +484,20 @@ async function mergeEach(merging: MergeRun, places: readonly string[]): Promise<
   return busy
 }
 
-async function leaveRows(
-  { session, target, left }: MergeRun,
-  places: readonly string[],
-  reason: string,
-): Promise<number> {
+async function leaveRows(merging: MergeRun, places: readonly string[], reason: string): Promise<number> {
   if (places.length === 0) return 0
-  for (const { row, kept } of await session.query<Record<'row' | 'kept', string>>(readKeys(target.on), [places])) {
-    left.push({ row: parseRows(row, 1) as ObjectLiteral, kept: parseRows(kept, 1) as ObjectLiteral, reason })
-  }
-  await session.query(dropPlaces(target.on), [places])
+  for (const one of await keysOf(merging, places)) merging.left.push({ ...one, reason })
+  await merging.session.query(dropPlaces(merging.target.on), [places])
   return 0
 }
 
 /** What became of the rows of one transaction. */
 interface Merged {
-  /** Somebody else has so many of them locked. */
-  readonly busy: number
-  readonly merged: number
+  /** Places whose rows somebody else has locked. */
+  readonly busy: readonly string[]
+  readonly merged: readonly MergedKey[]
+  /** Rows by what was done to them. */
+  readonly turned: ReadonlyMap<string, number>
   /** Places whose rows are left, with the reasons. */
   readonly left: ReadonlyMap<string, string>
 }
@@ -479,13 +519,44 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
     }
   }
   const ready = locked.filter((place) => !left.has(place))
+  const merged = await keysOf(merging, ready)
   await mergeReady(merging, ready, clears)
+  const turned = await countLogged(merging)
   await dropChanged(
     merging,
     places.filter((place) => !seen.has(place) && !locked.includes(place)),
   )
-  const busy = [...seen].filter((place) => !locked.includes(place)).length
-  return { busy, merged: ready.length, left }
+  const busy = [...seen].filter((place) => !locked.includes(place))
+  return { busy, merged, left, turned }
+}
+
+/** What the last batch has logged: rows by what was done to them. */
+async function countLogged(merging: MergeRun): Promise<ReadonlyMap<string, number>> {
+  const { session, target, logged } = merging
+  const found = await session.query<Record<'change' | 'rows' | 'last', string>>(countChanges(target.on), [
+    target.on.table.guard,
+    logged,
+  ])
+  for (const { last } of found) if (Number(last) > Number(merging.logged)) merging.logged = last
+  return new Map(found.map(({ change, rows }) => [change, Number(rows)]))
+}
+
+async function lastLogged({ query }: AdoptSession, { on }: Target): Promise<string> {
+  const [row] = await query<{ last: string }>(lastChange(on))
+  return row?.last ?? '0'
+}
+
+function changeOf([change, rows]: readonly [string, number]): MergeChange {
+  const { schema, table, columns } = JSON.parse(change) as LoggedChange
+  return { table: tableName({ schema, table }), columns, rows }
+}
+
+async function keysOf({ session, target }: MergeRun, places: readonly string[]): Promise<MergedKey[]> {
+  const rows = await session.query<Record<'row' | 'kept', string>>(readKeys(target.on), [places])
+  return rows.map(({ row, kept }) => ({
+    row: parseRows(row, 1) as ObjectLiteral,
+    kept: parseRows(kept, 1) as ObjectLiteral,
+  }))
 }
 
 /** @throws Unmergeable where a trigger prevents it */

@@ -78,6 +78,8 @@ export class Later extends Error {
 /** The one connection that an adoption uses. */
 export class AdoptSession {
   readonly locks: AdoptionLock[] = []
+  /** Work done together is undone, after it has shown what it would do. */
+  isTrial = false
   private settings: Readonly<Record<string, string>> | undefined
   private turn: string | undefined
   private isReplica = false
@@ -152,7 +154,7 @@ export class AdoptSession {
     try {
       await this.query(`BEGIN; SET LOCAL lock_timeout = ${this.manners.lock}; ${BY_INDEX}`)
       const result = await work()
-      await this.query('COMMIT')
+      await this.query(this.isTrial ? 'ROLLBACK' : 'COMMIT')
       this.cancelled = 0
       return result
     } catch (error) {

@@ -63,6 +63,11 @@ function keyLike(given: unknown, names: readonly string[], kept: readonly string
 export interface UnmergeOptions extends Pick<AdoptOptions, LockOption | BatchOption> {
   /** The key of the only row that is to come back. @default all rows */
   readonly key?: PrimaryKey | undefined
+  /**
+   * Does each batch and undoes it: the report says what would come back now. It locks rows as `unmerge` does, and your
+   * triggers run. @default false
+   */
+  readonly dryRun?: boolean | undefined
   /** Called after each batch with the number of rows that have come back by then. */
   readonly onProgress?: (restored: number) => void
 }
@@ -92,6 +97,7 @@ const UNMERGE_RULES: Rules<UnmergeOptions> = {
     takes: (value) => ['number', 'string'].includes(typeof value) || (typeof value === 'object' && value !== null),
     expected: 'a primary key',
   },
+  dryRun: RULE.boolean,
   onProgress: RULE.function,
 }
 
@@ -144,6 +150,7 @@ export async function unmergeWith(
     const tables = new Tables(session)
     await session.all([...createLog(on), ...createKeys(on, await tables.keyed(on.table))])
     await session.query(analyzeLog(on))
+    session.isTrial = options.dryRun === true
     const run: UnmergeRun = { session, on, tables, left: [], restored: 0 }
     const key = options.key === undefined ? null : partsOf(options.key, on.primary)
     let last = '9223372036854775807'

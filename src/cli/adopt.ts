@@ -1,5 +1,6 @@
+import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DataSource, ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import {
   abandon,
   adopt,
@@ -25,6 +26,8 @@ import {
   type UnmergeReport,
 } from '../adopt'
 import { serverError, SQLSTATE } from '../core'
+import { doctor } from '../doctor'
+import { formatFinding } from './commands'
 import { EXIT, type ExitCode, findEntity } from './import'
 import { number } from './report'
 import { linesOf, onlyExport, printable, printableLines, type Streams } from './terminal'
@@ -57,8 +60,9 @@ const DISK_FULL =
   'abandon frees the space that an adoption has taken.'
 
 /** @returns whether nothing is left to do by hand */
-async function runCommand({ dataSource, invocation, signal }: AdoptRun, reporter: Reporter): Promise<boolean> {
-  const { target } = findEntity(dataSource, invocation.entity)
+async function runCommand(run: AdoptRun, reporter: Reporter): Promise<boolean> {
+  const { dataSource, invocation, signal } = run
+  const { target }: { target: EntityTarget<ObjectLiteral> } = findEntity(dataSource, invocation.entity)
   const { pace, status } = invocation
   const { property } = pace
   const stoppable = { signal, onNotice: reporter.notice }
@@ -72,49 +76,72 @@ async function runCommand({ dataSource, invocation, signal }: AdoptRun, reporter
   } else if (invocation.kind === 'unmerge') {
     const onProgress = reporter.rowsOf('unmerge')
     const key = keyOf(invocation.key)
-    const report = await unmerge(dataSource, target, { ...pace, ...stoppable, key, onProgress })
-    reporter.report(report, () => formatUnmerge(report))
+    const { dryRun } = invocation
+    const report = await unmerge(dataSource, target, { ...pace, ...stoppable, key, dryRun, onProgress })
+    reporter.report(report, () => formatUnmerge(report, dryRun))
     return report.left.length === 0
   } else if (invocation.forgetLog) {
     await forgetMerges(dataSource, target, { property })
     reporter.report({}, () => 'The log of merges is empty.\n')
-  } else if (invocation.dryRun) {
-    const steps = await planAdoption(dataSource, target, { property })
-    reporter.report({ steps }, () => steps.map(formatPlanned).join(''))
-  } else {
-    // The adoption may take hours: a file or a table that does not exist ends the command at once.
-    const merge = invocation.merge && {
-      also: [],
-      conflict: {},
-      ...invocation.merge,
-      keep: await keepOf(invocation.merge.keep),
-    }
-    if (merge) await checkMerge(dataSource, target, { property, also: merge.also, conflict: merge.conflict })
-    const report = await adopt(dataSource, target, {
-      ...invocation.options,
-      ...locking,
-      onProgress: reporter.progress,
-    })
-    reporter.report(report, () => formatAdoption(report, merge !== undefined))
-    if (report.step !== 'done') return true
-    let isWhole = true
-    if (merge) {
-      const onProgress = reporter.rowsOf('merge')
-      const merged = await mergeDuplicates(dataSource, target, { ...pace, ...stoppable, ...merge, onProgress })
-      reporter.report(merged, () => formatMerge(merged))
-      isWhole = merged.left.length === 0
-    }
-    if (invocation.follow) {
-      const onProgress = (texts: number): void => {
-        reporter.notice(`follow  ${number(texts)} texts normalized  Ctrl-C ends it`)
-      }
-      const followed = await follow(dataSource, target, { ...pace, ...locking, onProgress })
-      reporter.report(followed, () => formatFollowed(followed))
-    }
-    return isWhole
-  }
+  } else return await adoptAndMerge(run, reporter, target)
   return true
 }
+
+/** @returns whether nothing is left to do by hand */
+async function adoptAndMerge(
+  { dataSource, invocation, signal }: AdoptRun,
+  reporter: Reporter,
+  target: EntityTarget<ObjectLiteral>,
+): Promise<boolean> {
+  const { pace } = invocation
+  const { property } = pace
+  const stoppable = { signal, onNotice: reporter.notice }
+  const locking = { ...stoppable, onLock: reporter.lock }
+  // The adoption may take hours: a file or a table that does not exist ends the command at once.
+  const { merge: given } = invocation
+  const merge = given && { also: given.also, conflict: given.conflict, keep: await keepOf(given.keep) }
+  const file = given?.list === undefined ? undefined : openList(given.list)
+  if (merge) await checkMerge(dataSource, target, { property, also: merge.also, conflict: merge.conflict })
+  const mergeAll = async (dryRun: boolean): Promise<boolean> => {
+    if (!merge) return true
+    const onProgress = reporter.rowsOf('merge')
+    const options = { ...pace, ...stoppable, ...merge, dryRun, onProgress, onMerged: file }
+    const merged = await mergeDuplicates(dataSource, target, options)
+    file?.(merged.left)
+    reporter.report(merged, () => formatMerge(merged, dryRun))
+    return merged.left.length === 0
+  }
+  if (invocation.dryRun) {
+    const steps = await planAdoption(dataSource, target, { property })
+    reporter.report({ steps }, () => steps.map(formatPlanned).join('') || ADOPTED)
+    if (!merge || steps.length === 0) return await mergeAll(true)
+    const { findings } = await doctor(dataSource, { entities: [target], signal })
+    const twice = findings.filter(({ code }) => code.startsWith('text.twice'))
+    reporter.report({ findings: twice }, () => printableLines(twice.map(formatFinding).join('')) + MERGE_LATER)
+    return true
+  }
+  const report = await adopt(dataSource, target, {
+    ...invocation.options,
+    ...locking,
+    onProgress: reporter.progress,
+  })
+  reporter.report(report, () => formatAdoption(report, merge !== undefined))
+  if (report.step !== 'done') return true
+  const isWhole = await mergeAll(false)
+  if (invocation.follow) {
+    const onProgress = (texts: number): void => {
+      reporter.notice(`follow  ${number(texts)} texts normalized  Ctrl-C ends it`)
+    }
+    const followed = await follow(dataSource, target, { ...pace, ...locking, onProgress })
+    reporter.report(followed, () => formatFollowed(followed))
+  }
+  return isWhole
+}
+
+const ADOPTED = 'The table is already adopted: nothing to do.\n'
+const MERGE_LATER =
+  'adopt changes none of these rows but to normalize their texts. Once the table is adopted, the same command lists ' +
+  'what a merge would do to each row.\n'
 
 const formatPlanned = ({ step, lock, statements }: PlannedStep): string =>
   `-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`
@@ -143,24 +170,41 @@ const CONFLICT_NEXT =
   'Where the reason is the name of a constraint or an index, --conflict TABLE=merge, with the name of its table, merges ' +
   'the rows that clash there too. '
 
-function formatMerge({ merged, left }: MergeReport): string {
+/** Opens a new file that takes keys of rows as lines of JSON. */
+function openList(name: string): (rows: readonly object[]) => void {
+  let file: number
+  try {
+    file = openSync(name, 'wx')
+  } catch (error) {
+    throw new UsageError(`--list names a file that cannot be made, or that exists: ${name}`, { cause: error })
+  }
+  return (rows) => void writeSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
+}
+
+function formatMerge({ merged, changes, left }: MergeReport, dryRun: boolean): string {
   const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
   // A clause is no name.
   const next = left.some(({ reason }) => !reason.includes(' ')) ? CONFLICT_NEXT : ''
   const todo = `${next}Change the ${next === '' ? '' : 'other '}rows by hand. Then run the same command again.`
   const leftLines = left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, todo]
-  return linesOf([`${number(merged)} rows were merged.`, ...leftLines])
+  const were = dryRun ? 'would be' : 'were'
+  const turned = changes.map(({ table, columns, rows: n }) =>
+    columns
+      ? `  ${table} (${columns.join(', ')}): references turned: ${number(n)}`
+      : `  ${table}: clashing rows merged: ${number(n)}`,
+  )
+  return linesOf([`${number(merged)} rows ${were} merged.`, ...turned, ...leftLines])
 }
 
 const NOT_WHOLE_NEXT =
   'A row that did not come back is in the log still: mend the reason, and run the same command again. A value or a ' +
   'reference that has changed since the merge stays as it is.'
 
-function formatUnmerge({ restored, left }: UnmergeReport): string {
+function formatUnmerge({ restored, left }: UnmergeReport, dryRun: boolean): string {
   const rows = left.map(({ table, row, reason }) => `  ${table} ${JSON.stringify(row)}: ${reason}`)
   const leftLines =
     left.length === 0 ? [] : [`Not as before the merge: ${number(left.length)}`, ...rows, NOT_WHOLE_NEXT]
-  return linesOf([`${number(restored)} rows were restored.`, ...leftLines])
+  return linesOf([`${number(restored)} rows ${dryRun ? 'would be' : 'were'} restored.`, ...leftLines])
 }
 
 /** At most so often, and after so long a silence at the latest. */
@@ -303,7 +347,7 @@ function formatLocks(locks: readonly AdoptionLock[]): string {
 
 /** @param merges duplicates are merged next */
 function formatAdoption(report: AdoptReport, merges: boolean): string {
-  if (report.unchanged) return 'The table is already adopted: nothing to do.\n'
+  if (report.unchanged) return ADOPTED
   const { kind, counts, step, duplicates } = report
   const [rows, normalized] = [number(counts.filled), number(counts.normalized)]
   const done = {

@@ -85,7 +85,7 @@ function ofOneKind(findings: readonly DoctorFinding[]): readonly DoctorFinding[]
   return [...found.values()]
 }
 
-function formatFinding({ code, severity, entity, property, ...finding }: DoctorFinding): string {
+export function formatFinding({ code, severity, entity, property, ...finding }: DoctorFinding): string {
   const { groups, keys, detail, next } = finding
   const where = property === null ? entity : `${entity}.${property}`
   const size = groups ? ` (${count(groups.groups, 'group')}, the largest of ${number(groups.largest)})` : ''

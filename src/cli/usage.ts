@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
-import type { AdoptOptions, MergeOptions } from '../adopt'
+import type { AdoptOptions, NamedReferences } from '../adopt'
 import { STEPS } from '../adopt/options'
 
 /** What the command line asks for. */
@@ -56,13 +56,19 @@ export type Invocation =
       /** The options that every step has. */
       readonly pace: Pace
       /** What is done with duplicates once the table is adopted. */
-      readonly merge: (Pick<MergeOptions, 'also' | 'conflict'> & { readonly keep: KeptRow }) | undefined
+      readonly merge: MergeInvocation | undefined
       readonly forgetLog: boolean
       /** The only merged row that is to come back. */
       readonly key: string | undefined
       /** Goes on with what other code writes. */
       readonly follow: boolean
     }
+
+interface MergeInvocation extends Required<NamedReferences> {
+  readonly keep: KeptRow
+  /** The file for the keys of merged and left rows. */
+  readonly list: string | undefined
+}
 
 /** How every step goes about its work. */
 type Pace = Pick<
@@ -111,7 +117,9 @@ everything again and changes no text; unmerge then restores merged rows, and wha
 changed since stays and is listed
 (docs/adopting.md).
 
-      --dry-run             print the steps and their SQL, and change nothing
+      --dry-run             print the steps and their SQL, and change nothing. Of an
+                            adopted table with --merge, and of unmerge: do each batch,
+                            undo it, and print what it would change and leave
       --until STEP          stop after begin, fill, number, index, check or guard
       --batch-ms N          how long a batch lasts (default 50)
       --pause N             milliseconds between two batches (default 0), or a file that
@@ -129,6 +137,8 @@ changed since stays and is listed
                             "file.owner_id where owner_type = 'page'"
       --conflict TABLE=merge
                             merge rows of TABLE that clash, too; may be repeated
+      --list FILE           write the keys of all rows that a merge turns into another,
+                            or leaves with a reason, to a new file as lines of JSON
       --forget-log          empty the log of merges
       --key KEY             unmerge: the only row that is to come back
       --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
@@ -174,6 +184,7 @@ const OPTIONS = {
   merge: { type: 'string' },
   also: { type: 'string', multiple: true },
   conflict: { type: 'string', multiple: true },
+  list: { type: 'string' },
   normalize: { type: 'string' },
   'forget-log': { type: 'boolean' },
   follow: { type: 'boolean' },
@@ -230,13 +241,14 @@ const TAKES = {
     'merge',
     'also',
     'conflict',
+    'list',
     'forget-log',
     'follow',
     'refused',
     'user-triggers',
   ],
   abandon: ['property', 'json'],
-  unmerge: ['property', 'key', 'batch-ms', 'pause', 'max-lag', 'max-wal', 'json'],
+  unmerge: ['property', 'key', 'dry-run', 'batch-ms', 'pause', 'max-lag', 'max-wal', 'json'],
 } as const satisfies Readonly<Record<string, readonly string[]>>
 
 type CommandName = keyof typeof TAKES
@@ -256,8 +268,8 @@ function requireTaken(command: CommandName, values: Values, operands: readonly s
     throw new UsageError(`${command} takes no list. Name an entity by --entity.`)
   if (values.table !== undefined && values.entity === undefined)
     throw new UsageError('Name the entity of the table: --entity Page')
-  if (values.merge === undefined && (values.also ?? values.conflict) !== undefined)
-    throw new UsageError('--also and --conflict are for --merge: --merge oldest --conflict bookmark=merge')
+  if (values.merge === undefined && (values.also ?? values.conflict ?? values.list) !== undefined)
+    throw new UsageError('--also, --conflict and --list are for --merge: --merge oldest --conflict bookmark=merge')
   for (const name of ['forget-log', 'status'] as const) if (values[name] === true) requireAlone(name, values)
 }
 
@@ -313,7 +325,7 @@ function adoptInvocationOf(values: Values): Omit<AdoptInvocation, 'kind' | 'data
       userTriggers: choiceOf('user-triggers', values['user-triggers'], ['fire']),
     },
     pace,
-    merge: keep && { keep, also, conflict: Object.fromEntries(merged) },
+    merge: keep && { keep, list: values.list, also, conflict: Object.fromEntries(merged) },
     forgetLog: values['forget-log'] === true,
     key: values.key,
     follow: values.follow === true,

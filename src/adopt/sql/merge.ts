@@ -329,6 +329,15 @@ export const lockPairs = (on: AdoptedTable): string => `${seePairs(on)} FOR UPDA
 export const dropPlaces = (on: Held): string =>
   `DELETE FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
+/** Rows by what was done to them, for the guard $1 after the entry $2 of the log. */
+export const countChanges = (on: Held): string =>
+  `SELECT m.change::pg_catalog.text AS change, pg_catalog.count(*)::pg_catalog.text AS rows, pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m
+ WHERE m.seq OPERATOR(pg_catalog.>) $2::pg_catalog.int8 AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
+ GROUP BY m.change`
+
+export const lastChange = (on: Held): string =>
+  `SELECT pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m`
+
 /** The keys of the places $1: of the row that goes, and of the one that stays. */
 export const readKeys = ({ primary, ...on }: AdoptedTable): string => {
   const key = (letter: string): string =>

@@ -271,10 +271,13 @@ test('the command says what to do about duplicates that it merges, and about tho
   expect(err).toMatch(/^[\d:]{8} {2}merge {2}\d+ rows/m)
   expect(out).toMatch(/at most 9 of one text\. New duplicates are refused\./)
   expect(out).toMatch(
-    /\n52 rows were merged\.\nRows left as they are: 1\n {2}.*: mark_pkey\nWhere .* --conflict TABLE=merge/,
+    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references turned: 1\nRows left as they are: 1\n {2}.*: mark_pkey\nWhere .* --conflict TABLE=merge/,
   )
   const all = await command(...merge, '--conflict', 'mark=merge')
-  expect(all).toMatchObject({ code: 0, out: expect.stringMatching(/\n1 rows were merged\.\n$/) as string })
+  expect(all).toMatchObject({
+    code: 0,
+    out: expect.stringMatching(/\n1 rows were merged\.\n {2}"public"\."mark": clashing rows merged: 1\n$/) as string,
+  })
   await command('abandon', '-d', 'ormconfig.ts', '--entity', 'Page')
   await client.query('update click set page = null')
   expect(await command('unmerge', '-d', 'ormconfig.ts', '--entity', 'Page')).toMatchObject({

@@ -74,7 +74,7 @@ describe('parseInvocation', () => {
 
   test.each([
     ['abandon', '--dry-run'],
-    ['unmerge', '--dry-run'],
+    ['unmerge', '--list', 'keys'],
     ['abandon', '--until', 'fill'],
     ['doctor', '--dry-run'],
     ['preview', '--normalize', 'url', '--json'],
