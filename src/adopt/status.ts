@@ -37,7 +37,7 @@ export interface AdoptionStatus {
   readonly step: AdoptStep | null
   /** What the server calls the phase of CREATE INDEX or VACUUM. */
   readonly phase: string | null
-  /** How much of the step or its phase is done, 0 to 1; null where nobody knows. */
+  /** How much of the step or its phase is done, 0 to 1; null where nobody knows, as while it waits. */
   readonly fraction: number | null
   /** null: no command works on the table now. */
   readonly command: RunningCommand | null

@@ -226,6 +226,7 @@ class Reporter {
   private begun = { fraction: 0, at: 0 }
   private printed = performance.now()
   private isAsking = false
+  private asked: Promise<AdoptionStatus | undefined> | undefined
 
   constructor(private readonly run: AdoptRun) {
     this.beat = setInterval(() => void this.breakSilence(), PROGRESS_MILLISECONDS / 2)
@@ -289,8 +290,10 @@ class Reporter {
     const { step, rows } = this.current ?? { step: 'begin', rows: 0 }
     const fraction = this.current?.fraction ?? status?.fraction ?? undefined
     const seconds = (performance.now() - this.begun.at) / 1_000
-    const done = fraction === undefined ? 0 : fraction - this.begun.fraction
-    const left = fraction !== undefined && done >= 0.01 && seconds >= 1 ? (seconds * (1 - fraction)) / done : undefined
+    // A share that the server reports is one of a phase, of which a step has several.
+    const own = this.current?.fraction ?? 0
+    const done = own - this.begun.fraction
+    const left = done >= 0.01 && seconds >= 1 ? (seconds * (1 - own)) / done : undefined
     this.write({ event: 'progress', step, fraction, rows, secondsLeft: left, ...(status && { status }) }, () =>
       [
         step,
@@ -305,15 +308,16 @@ class Reporter {
   }
 
   private async breakSilence(): Promise<void> {
-    if (this.isAsking || !this.current || performance.now() - this.printed < SILENCE_MILLISECONDS) return
+    if (!this.current || this.isAsking || performance.now() - this.printed < SILENCE_MILLISECONDS) return
     this.isAsking = true
     const { dataSource, invocation } = this.run
     const { target } = findEntity(dataSource, invocation.entity)
-    const asked = adoptionStatus(dataSource, target, { property: invocation.pace.property }).catch(() => undefined)
+    this.asked ??= adoptionStatus(dataSource, target, { property: invocation.pace.property })
+      .catch(() => undefined)
+      .finally(() => (this.asked = undefined))
     // The pool may have no connection to spare.
-    const status = await Promise.race([asked, sleep(ASKING_MILLISECONDS, undefined)])
-    if (performance.now() - this.printed >= SILENCE_MILLISECONDS) this.writeProgress(status)
-    await asked
+    const status = await Promise.race([this.asked, sleep(ASKING_MILLISECONDS, undefined)])
+    if (this.current && performance.now() - this.printed >= SILENCE_MILLISECONDS) this.writeProgress(status)
     this.isAsking = false
   }
 }

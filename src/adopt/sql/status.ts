@@ -72,7 +72,8 @@ export const COMMAND_STATUS: string = `SELECT pg_catalog.jsonb_build_object(
            'application', s.application_name, 'seconds', ${secondsSince('s.backend_start')},
            'query', ${shortened('s.query')}, 'waitsFor', s.wait_event_type) END,
          'phase', coalesce(i.phase, v.phase),
-         'fraction', coalesce(${share('i.blocks_done', 'i.blocks_total')}, ${share('v.heap_blks_scanned', 'v.heap_blks_total')}),
+         'fraction', CASE WHEN coalesce(i.phase, v.phase) OPERATOR(pg_catalog.~) 'scanning'
+           THEN coalesce(${share('i.blocks_done', 'i.blocks_total')}, ${share('v.heap_blks_scanned', 'v.heap_blks_total')}) END,
          'lagMilliseconds', g.lag, 'walBytes', g.wal)::pg_catalog.text AS status
   FROM (${SERVER_LAG}) AS g
   LEFT JOIN LATERAL (SELECT l.pid FROM ${ADOPTION_TURN} LIMIT 1) AS t ON true

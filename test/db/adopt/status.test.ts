@@ -187,6 +187,20 @@ describe('the command', () => {
     expect(longest).toBeLessThan(8_000)
   })
 
+  test('reports every five seconds also where the pool has one connection', async () => {
+    const alone = await db.dataSource([Page], { synchronize: false, extra: { max: 1 } })
+    await client.query('create table elsewhere (id integer)')
+    await other.query('begin isolation level repeatable read; select from elsewhere')
+    let err = ''
+    const invocation = parseInvocation(['adopt', '-d', 'o.ts', '--entity', 'Page'])
+    if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
+    const streams = { stdout: { write: () => true }, stderr: { write: (text: string) => (err += text) } } as never
+    const adopted = runAdopt({ dataSource: alone, invocation, streams, signal: new AbortController().signal })
+    await expect.poll(() => err.match(/ {2}index$/gm)?.length, { timeout: 20_000 }).toBe(3)
+    await other.query('commit')
+    expect(await adopted).toBe(0)
+  })
+
   test('prints each event as a line of JSON', async () => {
     const { code, out, err } = await run(['--json'])
     const events = out
