@@ -5,6 +5,7 @@ import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt, type MergedKey, mergeDuplicates, unmerge } from '../../../src/adopt'
+import { mergeWith } from '../../../src/adopt/merge'
 import { runAdopt } from '../../../src/cli/adopt'
 import { parseInvocation } from '../../../src/cli/usage'
 import { useDatabase } from '../../support/database'
@@ -85,6 +86,22 @@ test('a dry run waits for rows that somebody has locked', async () => {
     if (batches === 3) void other.query('commit')
   }
   expect(await mergeDuplicates(dataSource, Page, { ...MERGE, dryRun: true, onProgress })).toMatchObject({ merged: 79 })
+})
+
+test('a dry run counts each row once where a duplicate is gone when its turn comes', async () => {
+  await adopt(dataSource, Page, AT_LEISURE)
+  let batches = 0
+  const onProgress = (): void => {
+    batches += 1
+  }
+  const beforeStatement = async (sql: string): Promise<void> => {
+    if (batches !== 0 || sql !== 'ROLLBACK') return
+    batches += 1
+    await other.query('begin; delete from visit where page = 120; delete from bookmark where page = 120')
+    await other.query('delete from page where id = 120; commit')
+  }
+  const options = { ...MERGE, dryRun: true, onProgress }
+  expect(await mergeWith(dataSource, Page, options, { beforeStatement })).toMatchObject({ merged: 78 })
 })
 
 test('a dry run of the undo reports what it then does', async () => {
