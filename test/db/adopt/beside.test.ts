@@ -7,12 +7,10 @@ import { findDeclaration, findTarget } from '../../../src/adopt/target'
 import { lockChains, readQueue } from '../../../src/adopt/sql/texts'
 import { MAKE_ALONE } from '../../../src/adopt/sql/table'
 import { STEPS } from '../../../src/adopt/options'
-import { runAdopt } from '../../../src/cli/adopt'
-import { parseInvocation } from '../../../src/cli/usage'
 import { findOrCreate } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { violations } from '../../support/guarded-table'
-import { fillTable, IMPATIENT, keptFrom, pageOf, tableOf } from './stage'
+import { fillTable, IMPATIENT, keptFrom, pageOf, runCommand, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
@@ -207,15 +205,7 @@ test('a text that stands in very many rows, and is stored again and again, is se
   expect(rows).toEqual([{ last: 2001 }])
 })
 
-async function command(...args: string[]): Promise<{ code: number; out: string; err: string }> {
-  const invocation = parseInvocation(args)
-  if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
-  const written = { out: '', err: '' }
-  const stream = (name: 'out' | 'err') => ({ write: (text: string) => ((written[name] += text), true) }) as never
-  const streams = { stdout: stream('out'), stderr: stream('err') }
-  const code = await runAdopt({ dataSource, invocation, streams, signal: new AbortController().signal })
-  return { code, ...written }
-}
+const command = async (...args: readonly string[]) => await runCommand(dataSource, args)
 
 test('the command prints locks and duplicates, and goes on where it stopped', async () => {
   const target = ['-d', 'ormconfig.ts', '--entity', 'Page']

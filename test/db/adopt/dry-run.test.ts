@@ -6,10 +6,8 @@ import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt, type MergedKey, mergeDuplicates, unmerge } from '../../../src/adopt'
 import { mergeWith } from '../../../src/adopt/merge'
-import { runAdopt } from '../../../src/cli/adopt'
-import { parseInvocation } from '../../../src/cli/usage'
 import { useDatabase } from '../../support/database'
-import { pageOf } from './stage'
+import { pageOf, runCommand } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
@@ -123,14 +121,8 @@ const AT_LEISURE_UNMERGE = { lockMilliseconds: 2_000 }
 
 test('the command lists what a merge would do, to a new file', async () => {
   const folder = mkdtempSync(path.join(tmpdir(), 'merge-list-'))
-  const command = async (...args: readonly string[]): Promise<{ code: number; out: string }> => {
-    const invocation = parseInvocation(['adopt', '-d', 'o.ts', '--entity', 'Page', ...args])
-    if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
-    let out = ''
-    const streams = { stdout: { write: (text: string) => (out += text) }, stderr: { write: () => true } } as never
-    const code = await runAdopt({ dataSource, invocation, streams, signal: new AbortController().signal })
-    return { code, out }
-  }
+  const command = async (...args: readonly string[]) =>
+    await runCommand(dataSource, ['adopt', '-d', 'o.ts', '--entity', 'Page', ...args])
   const merge = ['--merge', 'oldest', '--conflict', 'bookmark=merge']
   try {
     const early = await command(...merge, '--dry-run')

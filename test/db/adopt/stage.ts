@@ -1,6 +1,8 @@
 import type { Client } from 'pg'
 import { Column, type DataSource, Entity, type ObjectLiteral, type ObjectType, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText, type UniqueTextPropertyOptions } from '../../../src'
+import { runAdopt } from '../../../src/cli/adopt'
+import { parseInvocation } from '../../../src/cli/usage'
 import type { Seams } from '../../../src/adopt/session'
 import { BY_INDEX } from '../../../src/adopt/sql/table'
 import { quote } from '../../../src/sql/identifier'
@@ -92,3 +94,30 @@ export function keptFrom(other: Client, table: string): { readonly seams: Seams;
 
 /** What a client may be told whose `lock_timeout` is over: isBusyError() says why there are two codes. */
 export const LOCK_TIMEOUT = ['55P03', '57014']
+
+/** Runs `adopt`, `abandon` or `unmerge` as the command line does. */
+export async function runCommand(
+  dataSource: DataSource,
+  args: readonly string[],
+  { signal = new AbortController().signal, onErr }: CommandSeams = {},
+): Promise<{ code: number; out: string; err: string }> {
+  const invocation = parseInvocation(args)
+  if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
+  const written = { out: '', err: '' }
+  const stream = (name: 'out' | 'err') => ({
+    write: (text: string) => {
+      written[name] += text
+      if (name === 'err') onErr?.(text)
+      return true
+    },
+  })
+  const streams = { stdout: stream('out') as never, stderr: stream('err') as never }
+  const code = await runAdopt({ dataSource, invocation, streams, signal })
+  return { code, ...written }
+}
+
+interface CommandSeams {
+  readonly signal?: AbortSignal
+  /** Called with what is written to stderr, as it is. */
+  readonly onErr?: (text: string) => void
+}

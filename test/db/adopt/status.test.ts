@@ -4,10 +4,8 @@ import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest
 import { AdoptionError, adopt, type AdoptionLock, adoptionStatus, type AdoptionStatus } from '../../../src/adopt'
 import { adoptWith } from '../../../src/adopt/adopt'
 import { lockHolders } from '../../../src/adopt/status'
-import { runAdopt } from '../../../src/cli/adopt'
-import { parseInvocation } from '../../../src/cli/usage'
 import { useDatabase } from '../../support/database'
-import { fillTable, pageOf } from './stage'
+import { fillTable, pageOf, runCommand } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
@@ -152,43 +150,35 @@ test('batches wait while a slot needs more WAL than is allowed', async () => {
 })
 
 describe('the command', () => {
-  const run = async (args: readonly string[], signal = new AbortController().signal) => {
-    const invocation = parseInvocation(['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', ...args])
-    if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
-    const written = { out: '', err: '' }
-    const stream = (name: 'out' | 'err') => ({ write: (text: string) => ((written[name] += text), true) }) as never
-    const streams = { stdout: stream('out'), stderr: stream('err') }
-    const code = await runAdopt({ dataSource, invocation, streams, signal })
-    return { code, ...written }
-  }
+  const ADOPT = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page']
+  const run = async (args: readonly string[]) => await runCommand(dataSource, [...ADOPT, ...args])
   const LOCK = /^begin: ACCESS EXCLUSIVE, waited [\d.]+ ms, held [\d.]+ ms, attempt 1$/m
 
   test('prints the locks of an adoption that stops', async () => {
     const controller = new AbortController()
-    const interrupted = run(['--pause', '1'], controller.signal)
-    await expect.poll(async () => (await client.query(STATE).catch(() => ({ rowCount: 0 }))).rowCount).toBe(1)
-    controller.abort()
-    expect(await interrupted).toMatchObject({ code: 130, out: expect.stringMatching(LOCK) as string })
+    const onErr = (text: string): void => {
+      if (text.includes('  fill')) controller.abort()
+    }
+    expect(await runCommand(dataSource, ADOPT, { signal: controller.signal, onErr })).toMatchObject({
+      code: 130,
+      out: expect.stringMatching(LOCK) as string,
+    })
   })
 
   test('reports within five seconds what a silent step waits for', async () => {
     await client.query('create table elsewhere (id integer)')
     await other.query('begin isolation level repeatable read; select from elsewhere')
     let [err, longest, last] = ['', 0, performance.now()]
-    const write = (text: string): boolean => {
+    const onErr = (text: string): void => {
       ;[longest, last] = [Math.max(longest, performance.now() - last), performance.now()]
       err += text
-      return true
     }
-    const invocation = parseInvocation(['adopt', '-d', 'o.ts', '--entity', 'Page'])
-    if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
-    const streams = { stdout: { write: () => true } as never, stderr: { write } as never }
-    const adopted = runAdopt({ dataSource, invocation, streams, signal: new AbortController().signal })
+    const adopted = runCommand(dataSource, ADOPT, { onErr })
     const WAITS =
       /^[\d:]{8} {2}index {2}waiting for old snapshots .*\d s in this step {2}pid \d+ \(postgres, "a report"\) has/gm
     await expect.poll(() => err.match(WAITS)?.length, { timeout: 20_000 }).toBe(2)
     await other.query('commit')
-    expect(await adopted).toBe(0)
+    expect((await adopted).code).toBe(0)
     expect(longest).toBeLessThan(8_000)
   })
 
@@ -197,13 +187,10 @@ describe('the command', () => {
     await client.query('create table elsewhere (id integer)')
     await other.query('begin isolation level repeatable read; select from elsewhere')
     let err = ''
-    const invocation = parseInvocation(['adopt', '-d', 'o.ts', '--entity', 'Page'])
-    if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
-    const streams = { stdout: { write: () => true }, stderr: { write: (text: string) => (err += text) } } as never
-    const adopted = runAdopt({ dataSource: alone, invocation, streams, signal: new AbortController().signal })
+    const adopted = runCommand(alone, ADOPT, { onErr: (text) => void (err += text) })
     await expect.poll(() => err.match(/ {2}index$/gm)?.length, { timeout: 20_000 }).toBe(3)
     await other.query('commit')
-    expect(await adopted).toBe(0)
+    expect((await adopted).code).toBe(0)
   })
 
   test('prints each event as a line of JSON', async () => {
@@ -228,5 +215,3 @@ describe('the command', () => {
     expect(out).toMatch(/\nholds a lock {2}pid \d+ \(postgres, "a report"\) has a transaction open for \d+ s \(idle in/)
   })
 })
-
-const STATE = `select from unique_text_adoptions where state ->> 'step' = 'fill'`
