@@ -1,6 +1,6 @@
 import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { checkOptions, RULE, type Rules } from '../options'
+import { checkOptions, type Rules } from '../options'
 import { foreignSchema } from '../registry/declarations'
 import {
   type Declaration,
@@ -20,19 +20,20 @@ import {
   ADOPT_RULES,
   type AdoptionLock,
   type AdoptOptions,
+  HOLD_RULES,
+  type HoldOption,
   LOCK_RULES,
   type LockOption,
-  MILLISECONDS,
   type PlannedStep,
   PROPERTY_OPTION,
 } from './options'
 import { GuardedText } from './renormalize'
-import { AdoptionError, type Seams, withSession } from './session'
+import { type Seams, withSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
 import { guardedAs } from './swap'
-import { findDeclaration, findTarget } from './target'
+import { findDeclaration, findTarget, noTable } from './target'
 import { type TextState, type TextWork, UnguardedText } from './texts'
-import { abandonWork, type AdoptReport, adoptWork, type FindWork, storedState } from './work'
+import { abandonWork, type AdoptReport, adoptWork, type FindWork, isAdopted, storedState } from './work'
 
 /**
  * Brings a table with rows under the guard while the application runs. If it stops early, what it has done stays, and
@@ -91,8 +92,7 @@ export async function planAdoption(
   const find = findWork(dataSource, entity, options.property)
   return await withSession(dataSource, {}, {}, async ({ query }) => {
     const work = await find(query)
-    const isReady = work.stands === 'ready' && work.state === undefined && (await work.lacks?.(query)) !== true
-    if (isReady) return []
+    if (await isAdopted(work, query)) return []
     work.refuse()
     return [...work.plan()]
   })
@@ -117,8 +117,7 @@ export async function adoptionStatus(
     // Whoever has the table locked is what a person wants to know of.
     await session.set('lock_timeout', '200')
     const oid = await tableOids(session.query, qualified(foreignSchema(root), root.tableName))
-    if (oid === undefined)
-      throw new AdoptionError('unsupported', `There is no table ${root.tablePath}. Run the migrations.`)
+    if (oid === undefined) throw noTable(root.tablePath)
     const server = await readStatus(session.query, oid)
     const work = await find(session.query).catch((error: unknown) => {
       if (!isBusyError(error)) throw error
@@ -131,13 +130,9 @@ export async function adoptionStatus(
 }
 
 /** Options of `abandon`; as those of `adopt`. */
-export type AbandonOptions = Pick<AdoptOptions, LockOption | 'holdMilliseconds' | 'onLock'>
+export type AbandonOptions = Pick<AdoptOptions, LockOption | HoldOption>
 
-const ABANDON_RULES: Rules<AbandonOptions> = {
-  ...LOCK_RULES,
-  holdMilliseconds: MILLISECONDS,
-  onLock: RULE.function,
-}
+const ABANDON_RULES: Rules<AbandonOptions> = { ...LOCK_RULES, ...HOLD_RULES }
 
 /**
  * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the

@@ -3,7 +3,15 @@ import { checkOptions, RULE, type Rules } from '../options'
 import type { Query } from '../sql/catalog'
 import { createRefused } from './sql/texts'
 import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from './sql/swap'
-import { type AdoptOptions, BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption, MILLISECONDS } from './options'
+import {
+  type AdoptOptions,
+  BATCH_RULES,
+  type BatchOption,
+  HOLD_RULES,
+  type HoldOption,
+  LOCK_RULES,
+  type LockOption,
+} from './options'
 import { readTextsOf, type RefusedSpot, reportRefused, type TextChange } from './pages'
 import { normalizeAll, writeChanges } from './renormalize'
 import { type AdoptSession, type Seams, withTable } from './session'
@@ -12,7 +20,7 @@ import { refusedRows, stopFollowing } from './texts'
 import type { RefusedRow, WorkRun } from './work'
 
 /** How it goes about its work; as for `adopt`. */
-export interface FollowOptions extends Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds' | 'onLock'> {
+export interface FollowOptions extends Pick<AdoptOptions, LockOption | HoldOption | BatchOption> {
   /** Once aborted, it takes its triggers away and returns. */
   readonly signal: AbortSignal
   /** Called as soon as it follows, and after each change, with the number of texts that it has normalized. */
@@ -29,10 +37,9 @@ export interface FollowReport {
 
 const FOLLOW_RULES: Rules<FollowOptions> = {
   ...LOCK_RULES,
+  ...HOLD_RULES,
   ...BATCH_RULES,
-  holdMilliseconds: MILLISECONDS,
   onProgress: RULE.function,
-  onLock: RULE.function,
 }
 
 const NOTES = 200

@@ -16,8 +16,8 @@ import { AdoptionError, type AdoptSession, type TableCommand, type Seams, withTa
 import {
   type LoggedChange,
   clearFlags,
-  countChanges,
   columnNames,
+  countChanges,
   createKeys,
   createLog,
   decideGroup,
@@ -461,12 +461,12 @@ async function mergeBatch(merging: MergeRun, places: readonly string[], clears =
 
 async function noteMerged(merging: MergeRun, places: readonly string[], done: Merged): Promise<void> {
   const { session, target, options, changes } = merging
-  const { busy, merged, left, turned } = done
-  merging.merged += merged.length
+  const { busy, merged, keys, left, turned } = done
+  merging.merged += merged
   for (const [change, rows] of turned) changes.set(change, (changes.get(change) ?? 0) + rows)
-  if (merged.length > 0) options.onMerged?.(merged)
+  if (keys.length > 0) options.onMerged?.(keys)
   for (const [place, reason] of left) await leaveRows(merging, [place], reason)
-  if (options.dryRun !== true) return
+  if (!session.isTrial) return
   const seen = places.filter((place) => !busy.includes(place))
   await session.query(dropPlaces(target.on), [seen])
 }
@@ -495,7 +495,9 @@ async function leaveRows(merging: MergeRun, places: readonly string[], reason: s
 interface Merged {
   /** Places whose rows somebody else has locked. */
   readonly busy: readonly string[]
-  readonly merged: readonly MergedKey[]
+  readonly merged: number
+  /** Those rows, if somebody asks for them. */
+  readonly keys: readonly MergedKey[]
   /** Rows by what was done to them. */
   readonly turned: ReadonlyMap<string, number>
   /** Places whose rows are left, with the reasons. */
@@ -519,7 +521,7 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
     }
   }
   const ready = locked.filter((place) => !left.has(place))
-  const merged = await keysOf(merging, ready)
+  const keys = merging.options.onMerged ? await keysOf(merging, ready) : []
   await mergeReady(merging, ready, clears)
   const turned = await countLogged(merging)
   await dropChanged(
@@ -527,7 +529,7 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
     places.filter((place) => !seen.has(place) && !locked.includes(place)),
   )
   const busy = [...seen].filter((place) => !locked.includes(place))
-  return { busy, merged, left, turned }
+  return { busy, merged: ready.length, keys, left, turned }
 }
 
 /** What the last batch has logged: rows by what was done to them. */

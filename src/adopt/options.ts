@@ -89,6 +89,14 @@ export const LOCK_RULES: Readonly<Record<LockOption, Rule>> = {
   onNotice: RULE.function,
 }
 
+/** Options of every function that locks the table against readers or writers. */
+export type HoldOption = 'holdMilliseconds' | 'onLock'
+
+export const HOLD_RULES: Readonly<Record<HoldOption, Rule>> = {
+  holdMilliseconds: MILLISECONDS,
+  onLock: RULE.function,
+}
+
 /** Options of every function that works in batches. */
 export type BatchOption = 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
 
@@ -104,14 +112,13 @@ export const BATCH_RULES: Readonly<Record<BatchOption, Rule>> = {
 
 export const ADOPT_RULES: Rules<AdoptOptions> = {
   ...LOCK_RULES,
+  ...HOLD_RULES,
   ...BATCH_RULES,
-  holdMilliseconds: MILLISECONDS,
   until: oneOf(...STEPS),
   userTriggers: oneOf('fire'),
   refused: oneOf('keep', 'delete'),
   fake: RULE.name,
   onProgress: RULE.function,
-  onLock: RULE.function,
 }
 
 /** Options of every function that only has to know which text is meant. */

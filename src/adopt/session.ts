@@ -5,7 +5,7 @@ import type { Query } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import type { AdoptionLock, AdoptOptions, BatchOption, LockOption } from './options'
+import type { AdoptionLock, AdoptOptions, BatchOption, HoldOption, LockOption } from './options'
 import { describeHolder, lockHolders } from './status'
 import {
   type Adopting,
@@ -31,10 +31,7 @@ export interface Seams {
 }
 
 /** Options of a command that concern its session. */
-export type SessionOptions = Omit<
-  Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds' | 'onLock'>,
-  'property'
->
+export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | BatchOption>, 'property'>
 
 /** A lock that is to be got. */
 interface WantedLock {

@@ -51,7 +51,7 @@ export interface AdoptionStatus {
   readonly walBytes: number
 }
 
-/** Modes of locks that stop nobody who asks for another one. */
+/** Modes of locks that do not conflict with the one that is wanted. */
 const HARMLESS: Readonly<Record<LockMode | 'rows', readonly string[]>> = {
   'ACCESS EXCLUSIVE': [],
   'SHARE ROW EXCLUSIVE': ['AccessShareLock', 'RowShareLock'],
@@ -74,7 +74,7 @@ export async function lockHolders(
   return rows.map(({ holder }) => JSON.parse(holder) as LockHolder)
 }
 
-/** A clause for a person, for example `pid 311 (app, "worker") has been idle in transaction for 55 s: UPDATE page SET …`. */
+/** A clause for a person, for example `pid 311 (app, "worker") has a transaction open for 55 s (idle in transaction): UPDATE …`. */
 export function describeHolder({ pid, prepared, user, application, state, seconds, query }: LockHolder): string {
   const who = prepared === null ? `pid ${pid}` : `the prepared transaction "${prepared}"`
   const name = application === null || application === '' ? '' : `, "${application}"`

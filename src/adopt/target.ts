@@ -98,7 +98,7 @@ export async function findTable(
   return { facts, state }
 }
 
-const noTable = (relation: string): AdoptionError =>
+export const noTable = (relation: string): AdoptionError =>
   new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
 
 /** How many rows, or groups of them, a message names. */

@@ -158,8 +158,7 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
     const onProgress = options.onProgress ?? ((): void => {})
     const run: WorkRun = { session, options, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
     await work.prepare?.(session)
-    const isReady = work.stands === 'ready' && work.state === undefined
-    const unchanged = isReady && (await work.lacks?.(session.query)) !== true
+    const unchanged = await isAdopted(work, session.query)
     if (!unchanged) await beReady(run, work)
     const done = unchanged ? { work, step: 'done' as const } : await doSteps(run, work, find)
     const nothing = { refused: [], refusedTotal: 0, duplicates: undefined }
@@ -174,6 +173,10 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
     }
   })
 }
+
+/** Whether nothing is left to do. */
+export const isAdopted = async (work: Work, query: Query): Promise<boolean> =>
+  work.stands === 'ready' && work.state === undefined && (await work.lacks?.(query)) !== true
 
 /** Does one step after the other, each with the table as it is by then. */
 async function doSteps(

@@ -8,6 +8,7 @@ import {
   type AdoptionLock,
   adoptionStatus,
   type AdoptionStatus,
+  type AdoptOptions,
   type AdoptProgress,
   type AdoptReport,
   checkMerge,
@@ -40,11 +41,18 @@ interface AdoptRun {
   readonly signal: AbortSignal
 }
 
+/** A command with its entity, and the reporter that it reports to. */
+interface Command extends AdoptRun {
+  readonly target: EntityTarget<ObjectLiteral>
+  readonly reporter: Reporter
+}
+
 /** Adopts a table, or removes everything again, and prints what was locked for how long. */
 export async function runAdopt(run: AdoptRun): Promise<ExitCode> {
-  const reporter = new Reporter(run)
+  const { target } = findEntity(run.dataSource, run.invocation.entity)
+  const reporter = new Reporter(run, target)
   try {
-    return (await runCommand(run, reporter)) ? EXIT.done : EXIT.failed
+    return (await runCommand({ ...run, target, reporter })) ? EXIT.done : EXIT.failed
   } catch (error) {
     if (serverError(error)?.code === SQLSTATE.diskFull) reporter.notice(DISK_FULL)
     if (!(error instanceof AdoptionError)) throw error
@@ -60,47 +68,38 @@ const DISK_FULL =
   'abandon frees the space that an adoption has taken.'
 
 /** @returns whether nothing is left to do by hand */
-async function runCommand(run: AdoptRun, reporter: Reporter): Promise<boolean> {
-  const { dataSource, invocation, signal } = run
-  const { target }: { target: EntityTarget<ObjectLiteral> } = findEntity(dataSource, invocation.entity)
+async function runCommand(command: Command): Promise<boolean> {
+  const { dataSource, invocation, target, reporter } = command
   const { pace, status } = invocation
   const { property } = pace
-  const stoppable = { signal, onNotice: reporter.notice }
-  const locking = { ...stoppable, onLock: reporter.lock }
   if (status) {
     const found = await adoptionStatus(dataSource, target, { property })
     reporter.report(found, () => formatStatus(found))
   } else if (invocation.kind === 'abandon') {
-    const report = await abandon(dataSource, target, { property, ...locking })
+    const report = await abandon(dataSource, target, { property, ...reporter.locking })
     reporter.report(report, () => 'The table is abandoned. No text was changed.\n')
   } else if (invocation.kind === 'unmerge') {
     const onProgress = reporter.rowsOf('unmerge')
     const key = keyOf(invocation.key)
     const { dryRun } = invocation
-    const report = await unmerge(dataSource, target, { ...pace, ...stoppable, key, dryRun, onProgress })
+    const report = await unmerge(dataSource, target, { ...pace, ...reporter.stoppable, key, dryRun, onProgress })
     reporter.report(report, () => formatUnmerge(report, dryRun))
     return report.left.length === 0
   } else if (invocation.forgetLog) {
     await forgetMerges(dataSource, target, { property })
     reporter.report({}, () => 'The log of merges is empty.\n')
-  } else return await adoptAndMerge(run, reporter, target)
+  } else return await adoptAndMerge(command)
   return true
 }
 
 /** @returns whether nothing is left to do by hand */
-async function adoptAndMerge(
-  { dataSource, invocation, signal }: AdoptRun,
-  reporter: Reporter,
-  target: EntityTarget<ObjectLiteral>,
-): Promise<boolean> {
-  const { pace } = invocation
+async function adoptAndMerge({ dataSource, invocation, signal, target, reporter }: Command): Promise<boolean> {
+  const { pace, merge: given } = invocation
   const { property } = pace
-  const stoppable = { signal, onNotice: reporter.notice }
-  const locking = { ...stoppable, onLock: reporter.lock }
+  const { stoppable, locking } = reporter
   // The adoption may take hours: a file or a table that does not exist ends the command at once.
-  const { merge: given } = invocation
   const merge = given && { also: given.also, conflict: given.conflict, keep: await keepOf(given.keep) }
-  const file = given?.list === undefined ? undefined : openList(given.list)
+  const file = given?.list === undefined ? undefined : openKeys(given.list)
   if (merge) await checkMerge(dataSource, target, { property, also: merge.also, conflict: merge.conflict })
   const mergeAll = async (dryRun: boolean): Promise<boolean> => {
     if (!merge) return true
@@ -171,7 +170,7 @@ const CONFLICT_NEXT =
   'the rows that clash there too. '
 
 /** Opens a new file that takes keys of rows as lines of JSON. */
-function openList(name: string): (rows: readonly object[]) => void {
+function openKeys(name: string): (rows: readonly object[]) => void {
   let file: number
   try {
     file = openSync(name, 'wx')
@@ -214,32 +213,44 @@ const ASKING_MILLISECONDS = 500
 
 type Progress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress['step'] | 'merge' | 'unmerge' }
 
+type Stoppable = Pick<AdoptOptions, 'onNotice'> & Pick<AdoptRun, 'signal'>
+
 /**
  * Reports what a command does. Progress and notices are lines on stderr, and results are on stdout; with `json`, all of
  * them are lines of JSON on stdout. While a step is silent, it asks the server by another connection what happens.
  */
 class Reporter {
+  /** Options of every command, and of those that lock the table. */
+  readonly stoppable: Stoppable
+  readonly locking: Stoppable & Pick<AdoptOptions, 'onLock'>
+  private readonly json: boolean
   private readonly locks: AdoptionLock[] = []
   private readonly beat: NodeJS.Timeout
   private current: Progress | undefined
   /** The fraction that the step had when it was first reported, and when: a step may continue an earlier one. */
   private begun = { fraction: 0, at: 0 }
   private printed = performance.now()
-  private isAsking = false
   private asked: Promise<AdoptionStatus | undefined> | undefined
 
-  constructor(private readonly run: AdoptRun) {
+  constructor(
+    private readonly run: AdoptRun,
+    private readonly target: EntityTarget<ObjectLiteral>,
+  ) {
+    this.json = run.invocation.json
+    this.stoppable = { signal: run.signal, onNotice: this.notice }
+    this.locking = { ...this.stoppable, onLock: this.lock }
     this.beat = setInterval(() => void this.breakSilence(), PROGRESS_MILLISECONDS / 2)
   }
 
   /** Arrow functions: they are passed on. */
   readonly notice = (message: string): void => {
-    this.write({ event: 'notice', message }, () => message)
+    if (this.json) this.writeEvent({ event: 'notice', message })
+    else this.writeLine(message)
   }
 
-  readonly lock = (lock: AdoptionLock): void => {
-    this.locks.push(lock)
-    if (this.run.invocation.json) this.write({ event: 'lock', ...lock }, () => '')
+  private readonly lock = (lock: AdoptionLock): void => {
+    if (this.json) this.writeEvent({ event: 'lock', ...lock })
+    else this.locks.push(lock)
   }
 
   /** A line every two seconds, and one for every step, for example `fill  43 %  430,000 rows  1 min left`. */
@@ -248,23 +259,23 @@ class Reporter {
     const isNew = progress.step !== this.current?.step
     if (isNew || this.current?.fraction === undefined) this.begun = { fraction: progress.fraction ?? 0, at: now }
     this.current = progress
-    if (isNew || now - this.printed >= PROGRESS_MILLISECONDS) this.writeProgress()
+    if (isNew || now - this.printed >= PROGRESS_MILLISECONDS) this.writeProgress(progress)
   }
 
   rowsOf(step: Progress['step']): (rows: number) => void {
     return (rows) => this.progress({ step, fraction: undefined, rows })
   }
 
-  error(error: AdoptionError): void {
-    if (!this.run.invocation.json) return void this.run.streams.stderr.write(`${printableLines(error.message)}\n`)
-    this.write({ event: 'error', reason: error.reason, message: error.message }, () => '')
+  error({ reason, message }: AdoptionError): void {
+    if (this.json) this.writeEvent({ event: 'error', reason, message })
+    else this.run.streams.stderr.write(`${printableLines(message)}\n`)
   }
 
   report(report: object, format: () => string): void {
     this.current = undefined
+    if (this.json) return this.writeEvent({ event: 'report', ...report })
     this.writeLocks()
-    if (this.run.invocation.json) this.write({ event: 'report', ...report }, () => '')
-    else this.run.streams.stdout.write(format())
+    this.run.streams.stdout.write(format())
   }
 
   /** However the command ended. */
@@ -274,52 +285,68 @@ class Reporter {
   }
 
   private writeLocks(): void {
-    const locks = this.locks.splice(0)
-    if (!this.run.invocation.json) this.run.streams.stdout.write(formatLocks(locks))
+    this.run.streams.stdout.write(formatLocks(this.locks.splice(0)))
   }
 
-  private write(event: object, line: () => string): void {
+  private writeEvent(event: object): void {
     this.printed = performance.now()
-    const { stdout, stderr } = this.run.streams
-    const time = new Date()
-    if (this.run.invocation.json) stdout.write(`${JSON.stringify({ time: time.toISOString(), ...event })}\n`)
-    else stderr.write(`${time.toTimeString().slice(0, 8)}  ${printable(line())}\n`)
+    this.run.streams.stdout.write(`${JSON.stringify({ time: new Date().toISOString(), ...event })}\n`)
   }
 
-  private writeProgress(status?: AdoptionStatus): void {
-    const { step, rows } = this.current ?? { step: 'begin', rows: 0 }
-    const fraction = this.current?.fraction ?? status?.fraction ?? undefined
+  private writeLine(line: string): void {
+    this.printed = performance.now()
+    this.run.streams.stderr.write(`${new Date().toTimeString().slice(0, 8)}  ${printable(line)}\n`)
+  }
+
+  private writeProgress({ step, rows, fraction: own }: Progress, status?: AdoptionStatus): void {
+    const fraction = own ?? status?.fraction ?? undefined
     const seconds = (performance.now() - this.begun.at) / 1_000
-    // A share that the server reports is one of a phase, of which a step has several.
-    const own = this.current?.fraction ?? 0
-    const done = own - this.begun.fraction
-    const left = done >= 0.01 && seconds >= 1 ? (seconds * (1 - own)) / done : undefined
-    this.write({ event: 'progress', step, fraction, rows, secondsLeft: left, ...(status && { status }) }, () =>
-      [
-        step,
-        ...(status?.phase == null ? [] : [status.phase]),
-        ...(fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]),
-        ...(rows > 0 ? [`${number(rows)} rows`] : []),
-        ...(left === undefined ? [] : [left < 90 ? `${Math.round(left)} s left` : `${Math.round(left / 60)} min left`]),
-        ...(status ? [`${Math.round(seconds)} s in this step`] : []),
-        ...(status?.command?.waitsFor === 'Lock' ? status.holders.map(describeHolder) : []),
-      ].join('  '),
-    )
+    const left = this.secondsLeft(own ?? 0, seconds)
+    if (this.json) {
+      return this.writeEvent({ event: 'progress', step, fraction, rows, secondsLeft: left, ...(status && { status }) })
+    }
+    this.writeLine(describeProgress({ step, rows, fraction }, seconds, left, status).join('  '))
+  }
+
+  /** By the share of the step alone: one that the server reports is that of a phase, of which a step has several. */
+  private secondsLeft(fraction: number, seconds: number): number | undefined {
+    const done = fraction - this.begun.fraction
+    return done >= 0.01 && seconds >= 1 ? (seconds * (1 - fraction)) / done : undefined
   }
 
   private async breakSilence(): Promise<void> {
-    if (!this.current || this.isAsking || performance.now() - this.printed < SILENCE_MILLISECONDS) return
-    this.isAsking = true
+    const isSilent = (): boolean => performance.now() - this.printed >= SILENCE_MILLISECONDS
+    if (!this.current || !isSilent()) return
     const { dataSource, invocation } = this.run
-    const { target } = findEntity(dataSource, invocation.entity)
-    this.asked ??= adoptionStatus(dataSource, target, { property: invocation.pace.property })
+    this.asked ??= adoptionStatus(dataSource, this.target, { property: invocation.pace.property })
       .catch(() => undefined)
       .finally(() => (this.asked = undefined))
     // The pool may have no connection to spare.
     const status = await Promise.race([this.asked, sleep(ASKING_MILLISECONDS, undefined)])
-    if (this.current && performance.now() - this.printed >= SILENCE_MILLISECONDS) this.writeProgress(status)
-    this.isAsking = false
+    // The step may have ended or reported meanwhile.
+    if (this.current && isSilent()) this.writeProgress(this.current, status)
   }
+}
+
+/** @param status what the server says of a step that reports nothing by itself */
+function describeProgress(
+  { step, fraction, rows }: Progress,
+  seconds: number,
+  left: number | undefined,
+  status: AdoptionStatus | undefined,
+): string[] {
+  const silent = status && [
+    `${Math.round(seconds)} s in this step`,
+    ...(status.command?.waitsFor === 'Lock' ? status.holders.map(describeHolder) : []),
+  ]
+  return [
+    step,
+    ...(status?.phase == null ? [] : [status.phase]),
+    ...(fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]),
+    ...(rows > 0 ? [`${number(rows)} rows`] : []),
+    ...(left === undefined ? [] : [left < 90 ? `${Math.round(left)} s left` : `${Math.round(left / 60)} min left`]),
+    ...(silent ?? []),
+  ]
 }
 
 const describeCommand = ({ pid, user, application, seconds, waitsFor, query }: RunningCommand): string =>
