@@ -81,6 +81,12 @@ interface LeftName {
 
 type NoteToWrite = Partial<LeftName> & { readonly spot: string; readonly kind: LeftName['kind'] }
 
+/** The rows that were written, at their new spots, and those that could not be. */
+interface WrittenNames {
+  readonly spots: readonly string[]
+  readonly notes: readonly NoteToWrite[]
+}
+
 /** The new texts of a row. */
 interface ChangedNames {
   readonly spot: string
@@ -309,7 +315,12 @@ class NamesWork implements Work {
       else claimed.push(spot)
     }
     if (gone.length > 0) await session.query(deleteNamedRows(on), [gone])
-    if (changed.length > 0) notes.push(...(await this.writeAll(session, changed)))
+    if (changed.length > 0) {
+      const written = await this.writeAll(session, changed)
+      // The triggers of the table pass over a name that the UPDATE does not change and another row holds.
+      claimed.push(...written.spots)
+      notes.push(...written.notes)
+    }
     if (claimed.length > 0) await session.query(claimRows(on), [claimed])
     if (notes.length > 0) {
       const members = ['spot', 'kind', 'property', 'reason', 'holder', 'holder_property', 'holder_key'] as const
@@ -320,24 +331,29 @@ class NamesWork implements Work {
     counts.normalized += changed.length
   }
 
-  /** Together; where a name is taken one by one, so that only that row is left as it is. */
-  private async writeAll(session: AdoptSession, changed: readonly ChangedNames[]): Promise<NoteToWrite[]> {
-    const taken = await this.writeSome(session, changed)
-    if (taken === undefined || changed.length === 1) return taken ?? []
-    const notes: NoteToWrite[] = []
-    for (const one of changed) notes.push(...((await this.writeSome(session, [one])) ?? []))
-    return notes
+  /** Writes all rows by one statement. If a name is taken, it writes them one by one, and only that row is left. */
+  private async writeAll(session: AdoptSession, changed: readonly ChangedNames[]): Promise<WrittenNames> {
+    const all = await this.writeSome(session, changed)
+    if (all.notes.length === 0 || changed.length === 1) return all
+    const written: { readonly spots: string[]; readonly notes: NoteToWrite[] } = { spots: [], notes: [] }
+    for (const one of changed) {
+      const { spots, notes } = await this.writeSome(session, [one])
+      written.spots.push(...spots)
+      written.notes.push(...notes)
+    }
+    return written
   }
 
-  /** @returns undefined where all were written */
-  private async writeSome(session: AdoptSession, changed: readonly ChangedNames[]): Promise<NoteToWrite[] | undefined> {
+  /** Writes all of the rows or none, and then there are notes. */
+  private async writeSome(session: AdoptSession, changed: readonly ChangedNames[]): Promise<WrittenNames> {
     const { on } = this
     const columns = nameColumnsOf(on).map((_, index) => changed.map(({ texts }) => texts[index] ?? null))
     await session.query(savepoint.set)
     try {
-      await session.query(writeNames(on), [changed.map(({ spot }) => spot), ...columns])
+      const values = [changed.map(({ spot }) => spot), ...columns]
+      const rows = await session.query<{ spot: string }>(writeNames(on), values)
       await session.query(savepoint.release)
-      return undefined
+      return { spots: rows.map(({ spot }) => spot), notes: [] }
     } catch (error) {
       const told = serverError(error)
       const refused = told && refusedNames(told, on.holder.of)
@@ -345,15 +361,19 @@ class NamesWork implements Work {
       const spot = changed[0]?.spot ?? ''
       if (!refused && own === undefined) throw error
       await session.all([savepoint.rollBack, savepoint.release])
-      if (!refused) return [{ spot, kind: 'refused', reason: `${own} refuses it normalized (SQLSTATE ${told?.code})` }]
-      return refused.map(({ column, holder, holderColumn, key }) => ({
+      if (!refused) {
+        const reason = `${own} refuses it normalized (SQLSTATE ${told?.code})`
+        return { spots: [], notes: [{ spot, kind: 'refused', reason }] }
+      }
+      const notes = refused.map(({ column, holder, holderColumn, key }) => ({
         spot,
-        kind: 'clash',
+        kind: 'clash' as const,
         property: column ?? null,
         holder: holder ?? null,
         holder_property: holderColumn ?? null,
         holder_key: key ? JSON.stringify(key) : null,
       }))
+      return { spots: [], notes }
     }
   }
 

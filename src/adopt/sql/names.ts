@@ -192,13 +192,15 @@ export function claimRows(on: NamedTable): string {
 SELECT ${columns.map((name) => field('t', name)).join(', ')} FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
-/** Gives rows at the spots $1 other texts, by column; the triggers claim them. */
+/** Gives rows at the spots $1 other texts, by column; the triggers claim them. Returns the new spots. */
 export function writeNames(on: NamedTable): string {
   const columns = nameColumnsOf(on)
   const arrays = ['$1::pg_catalog.tid[]', ...columns.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
-  return `UPDATE ${own(on)} SET ${columns.map((name, index) => `${quote(name)} = c.n${index}`).join(', ')}
+  return `WITH written AS (UPDATE ${own(on)} SET ${columns.map((name, index) => `${quote(name)} = c.n${index}`).join(', ')}
   FROM ${unnest(arrays)} AS c (spot, ${columns.map((_, index) => `n${index}`).join(', ')})
- WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+ WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
+RETURNING t.ctid::pg_catalog.text AS spot)
+SELECT w.spot FROM written AS w`
 }
 
 /** Notes the rows at the spots $1: their kinds $2, columns $3 and reasons $4, and who has the name: $5, $6, $7. */
@@ -239,7 +241,7 @@ export const noteKeys = (on: NamedTable): string =>
 SELECT l.key, 'locked' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
  WHERE EXISTS (SELECT FROM ${own(on)} WHERE ${joinedByKey(on)})`
 
-/** The first rows that are left, by kind, and how many there are of each. */
+/** The first rows that are left of each kind. */
 export const readLeft = (on: NamedTable, limit: number): string =>
   `SELECT l.* FROM (
   SELECT DISTINCT ON (l.kind, l.key, l.property) l.kind, l.key::pg_catalog.text AS key, l.property, l.reason, l.holder,

@@ -79,6 +79,28 @@ test('all rows get their names, and the next migration is empty', async () => {
   await expect(client.query(`insert into users (handle) values ('name 3')`)).rejects.toMatchObject({ code: '23505' })
 })
 
+test('a name that another row holds is reported also where the normalizer changes another name of its row', async () => {
+  @Entity({ name: 'users' })
+  class User {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueName({ namespace: 'login', normalize: lowerCase() }) title!: string
+    @UniqueName({ namespace: 'handle' }) handle!: string
+  }
+  await fillUsers(3)
+  await client.query(`update users set title = 'Ada ' || id`)
+  await createOrganizations('name 2')
+  await adopt(await open(Organization), Organization)
+  const dataSource = await open(User, Organization)
+  await expect(adopt(dataSource, User)).rejects.toMatchObject({
+    reason: 'refused',
+    message: expect.stringContaining('1 rows of "public"."users" have a name that another row has: handle [2]'),
+  })
+  await client.query(`update users set handle = 'second' where id = 2`)
+  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
+  expect((await doctor(dataSource)).findings).toEqual([])
+  expect(await findHolder(dataSource.manager, 'login', 'ada 2')).toMatchObject({ id: { id: 2 } })
+})
+
 /** The table of names as after a restore that left it out. */
 const EMPTY_NAMES = 'begin; set local session_replication_role = replica; delete from names; commit'
 
