@@ -240,7 +240,8 @@ export class AttemptsExhaustedError extends UniqueTextError {
   constructor(property: string, attempts: number, elapsedMilliseconds: number, cause?: unknown) {
     super(
       `None of ${attempts} attempts found or created the row for "${property}" (${Math.round(elapsedMilliseconds)} ms). ` +
-        `Call again later. If that fails too, look for a transaction that keeps deleting or locking the same rows.`,
+        `Call again later. If that fails too, look for a transaction that keeps deleting or locking the same rows, ` +
+        `and run the doctor: where a text is stored twice, others with its hash are refused.`,
       cause,
     )
     this.attempts = attempts

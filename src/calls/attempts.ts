@@ -31,6 +31,8 @@ export class Attempts {
   private readonly started = performance.now()
   /** How many were made, with the one under way. */
   count = 1
+  /** The unique violation of our own index, for a text that no row was found to hold. */
+  refusal: unknown
 
   constructor(
     readonly session: Session,
@@ -51,7 +53,7 @@ export class Attempts {
   /**
    * Waits before the next attempt.
    *
-   * @param cause why the last one failed. @default others were faster
+   * @param cause why the last one failed. @default others were faster, and the error has the last `refusal`
    * @throws AttemptsExhaustedError if there is no next attempt
    * @throws the cause, unless another attempt may help
    */
@@ -79,7 +81,7 @@ export class Attempts {
   /** Does what `again` does, whatever the cause was. */
   async next(cause: unknown): Promise<void> {
     if (this.count === MAX_ATTEMPTS) {
-      throw new AttemptsExhaustedError(this.name, this.count, performance.now() - this.started, cause)
+      throw new AttemptsExhaustedError(this.name, this.count, performance.now() - this.started, cause ?? this.refusal)
     }
     await sleep(backoffMilliseconds(this.count, Math.random()))
     this.count += 1

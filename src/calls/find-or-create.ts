@@ -42,6 +42,7 @@ import { keyValues, normalized, pathsBeside, requireObject, withPromised } from 
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
  * @throws ChainLimitError, AttemptsExhaustedError, DuplicateTextError
+ * @throws TextTakenError for another text or a name of the row, and for a softly deleted row with `deleted: 'throw'`
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @throws QueryFailedError of TypeORM for everything else, a violation of another unique index included
  */

@@ -71,7 +71,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
     let found: StoredRow | undefined
     let stored: StoredRow | undefined
     try {
-      found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, requested.row))
+      found = await (row ? tryOnce(attempts, entityText, row) : find(session, entityText, requested.row))
       stored = await afterDeletion(session, entityText, found, requested.row, onDeleted)
     } catch (error) {
       await attempts.again(await explain(session, entityText, row, error))
@@ -98,7 +98,8 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
 const LONG_STREAK = 64
 
 /** One attempt; undefined where others were faster in every step. */
-async function tryOnce(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+async function tryOnce(attempts: Attempts, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const { session } = attempts
   const statements = statementsOf(entityText, row.others)
   const { streak } = entityText
   const { distributed } = entityText.ready
@@ -113,7 +114,7 @@ async function tryOnce(session: Session, entityText: ReadyText, row: RowValues):
     : session.rows(insert, row.all))
   if (first) streak.calls = first.created ? Math.min(streak.calls, 0) - 1 : Math.max(streak.calls, 0) + 1
   else streak.calls = 0
-  return first && !another ? first : await insertBeside(session, entityText, row)
+  return first && !another ? first : await insertBeside(attempts, entityText, row)
 }
 
 /**
@@ -121,14 +122,15 @@ async function tryOnce(session: Session, entityText: ReadyText, row: RowValues):
  *
  * @returns undefined where others were faster once more
  */
-async function insertBeside(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+async function insertBeside(attempts: Attempts, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const { session } = attempts
   // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
   // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
   const found = await find(session, entityText, row)
   if (found) return found
   const { createInChain } = statementsOf(entityText, row.others)
   const [created] = await session.rowsOrRollBack(createInChain, row.all).catch(noneIfTaken)
-  return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(session, entityText, row))
+  return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(attempts, entityText, row))
 }
 
 /** A deferrable constraint, and a name that is taken, refuse the row with an error in place of nothing. */
@@ -139,8 +141,13 @@ function noneIfTaken(error: unknown): StoredRow[] {
   throw error
 }
 
-/** Finds out which other index refused the row, and throws its error; undefined if it was our index after all. */
-async function createOrRaise(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+/** Inserts the row without ON CONFLICT, so that another index throws. If our own index refuses, the attempt was lost. */
+async function createOrRaise(
+  attempts: Attempts,
+  entityText: ReadyText,
+  row: RowValues,
+): Promise<StoredRow | undefined> {
+  const { session } = attempts
   const { createInChainOrRaise } = statementsOf(entityText, row.others)
   try {
     const [created] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
@@ -150,8 +157,9 @@ async function createOrRaise(session: Session, entityText: ReadyText, row: RowVa
     const { code, constraint } = serverError(error) ?? {}
     const refused = error instanceof Error ? refusedText(error, [declaration]) : undefined
     if (refused) await requireNoCollision(session, refused, [row.key.slice(declaration.scope.length, -1)])
-    if (refused || (code === SQLSTATE.uniqueViolation && constraint === declaration.table.index)) return undefined
-    throw error
+    if (!refused && (code !== SQLSTATE.uniqueViolation || constraint !== declaration.table.index)) throw error
+    attempts.refusal = error
+    return undefined
   }
 }
 
@@ -343,7 +351,7 @@ export async function upsertRow<Entity extends ObjectLiteral>(
   const attempts = new Attempts(session, entityText.declaration.name)
   const listened =
     isHeard(entityText) || entityText.ready.distributed
-      ? new ListenedUpsert(session, entityText, requested, updates)
+      ? new ListenedUpsert(attempts, entityText, requested, updates)
       : undefined
   for (;;) {
     let stored: StoredRow | undefined
@@ -355,7 +363,7 @@ export async function upsertRow<Entity extends ObjectLiteral>(
         const { upsert } = upsertStatementsOf(entityText, row.others, { ...updates, columns })
         // An update may violate another index: it must abort nothing.
         const [first, another] = await session.rowsOrRollBack(upsert, row.all)
-        stored = first && !another ? first : await createOnly(session, entityText, row)
+        stored = first && !another ? first : await createOnly(attempts, entityText, row)
       }
     } catch (error) {
       await attempts.again(await explain(session, entityText, requested.row, error))
@@ -373,8 +381,8 @@ export async function upsertRow<Entity extends ObjectLiteral>(
 export const isHeard = (entityText: EntityText): boolean => listensToInsert(entityText) || listensToUpdate(entityText)
 
 /** A row that is found has come meanwhile: the next attempt updates it. */
-async function createOnly(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
-  const stored = await tryOnce(session, entityText, row)
+async function createOnly(attempts: Attempts, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const stored = await tryOnce(attempts, entityText, row)
   return stored?.created ? stored : undefined
 }
 
@@ -386,7 +394,7 @@ class ListenedUpsert {
   private update: RowValues | undefined
 
   constructor(
-    private readonly session: Session,
+    private readonly attempts: Attempts,
     private readonly entityText: ReadyText,
     private readonly requested: RequestedRow,
     private readonly updates: Updates,
@@ -394,7 +402,8 @@ class ListenedUpsert {
 
   /** Each event fires once for all attempts. */
   async tryOnce(): Promise<StoredRow | undefined> {
-    const { session, entityText } = this
+    const { entityText } = this
+    const { session } = this.attempts
     const found = await find(session, entityText, this.requested.row)
     if (found) {
       // A row of another class is refused with its entity.
@@ -407,11 +416,11 @@ class ListenedUpsert {
       return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
     }
     this.insert ??= await this.announceInsert()
-    return await createOnly(session, entityText, this.insert)
+    return await createOnly(this.attempts, entityText, this.insert)
   }
 
   private async announceInsert(): Promise<RowValues> {
-    const deferred = new DeferredRow(this.session, this.entityText, this.requested)
+    const deferred = new DeferredRow(this.attempts.session, this.entityText, this.requested)
     const row = await deferred.complete()
     this.announced.inserted = deferred.entity
     return row
@@ -423,14 +432,14 @@ class ListenedUpsert {
    * @returns the row with the columns that are updated, and no others
    */
   private async announceUpdate(): Promise<RowValues> {
-    const { session, entityText, requested, updates } = this
+    const { entityText, requested, updates } = this
     const columns = new Set(updateOf(updates, requested.row))
     if (!listensToUpdate(entityText)) return withOnly(requested.row, columns)
     const entity = entityToInsert(entityText, requested)
     const given = await withPromised(entityText.metadata, entity)
     const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
     this.announced.updated = entity
-    await beforeUpdate(session, entityText, entity)
+    await beforeUpdate(this.attempts.session, entityText, entity)
     const values = await withPromised(entityText.metadata, entity)
     entityText.others.forEach((column, index) => {
       if (column.getEntityValue(values) !== before[index] && mayUpdate(entityText, column)) {

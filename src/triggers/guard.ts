@@ -406,11 +406,11 @@ BEGIN${columnsFor(['t', '($1)'], ['($2)', '($1)'])}
     ELSIF locked THEN
       RETURN pg_catalog.jsonb_populate_record(NEW,
         pg_catalog.jsonb_build_object(number, coalesce(taken, last ${op('+')} 1)));
-    ELSIF last IS NULL OR taken ${EQUALS} 0 OR first ${op('<>')} 0 THEN
-      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
-      -- took it, to wait for another would fail for ever; settle compares and flags what comes to 0.
+    ELSIF last IS NULL OR taken ${EQUALS} 0 OR first ${op('>')} 0 THEN
+      -- The chain is empty, or the text is at 0: the index decides, and an index knows no snapshots. Others but no
+      -- anchor: this very statement took the anchor, and a lock would wait for ever. Settle compares what gets 0.
       RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, 0),
-        chained, (first ${op('<>')} 0) IS TRUE));
+        chained, (first ${op('>')} 0) IS TRUE));
     END IF;
     -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
     EXECUTE pg_catalog.format('SELECT FROM %s AS t WHERE %s AND %s AND t.%I ${EQUALS} 0
@@ -497,6 +497,7 @@ BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['
     IF stands THEN${raise(6, {
       sqlstate: SQLSTATE.uniqueViolation,
       message: `pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3])`,
+      hint: 'The row, or another text of its hash, would be stored twice. The doctor finds texts that are.',
     })}
     END IF;
   END LOOP;

@@ -101,11 +101,11 @@ BEGIN
     ELSIF locked THEN
       RETURN pg_catalog.jsonb_populate_record(NEW,
         pg_catalog.jsonb_build_object(number, coalesce(taken, last OPERATOR(pg_catalog.+) 1)));
-    ELSIF last IS NULL OR taken OPERATOR(pg_catalog.=) 0 OR first OPERATOR(pg_catalog.<>) 0 THEN
-      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
-      -- took it, to wait for another would fail for ever; settle compares and flags what comes to 0.
+    ELSIF last IS NULL OR taken OPERATOR(pg_catalog.=) 0 OR first OPERATOR(pg_catalog.>) 0 THEN
+      -- The chain is empty, or the text is at 0: the index decides, and an index knows no snapshots. Others but no
+      -- anchor: this very statement took the anchor, and a lock would wait for ever. Settle compares what gets 0.
       RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, 0),
-        chained, (first OPERATOR(pg_catalog.<>) 0) IS TRUE));
+        chained, (first OPERATOR(pg_catalog.>) 0) IS TRUE));
     END IF;
     -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
     EXECUTE pg_catalog.format('SELECT FROM %s AS t WHERE %s AND %s AND t.%I OPERATOR(pg_catalog.=) 0

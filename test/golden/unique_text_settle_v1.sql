@@ -132,6 +132,7 @@ BEGIN
     IF stands THEN
       RAISE EXCEPTION USING ERRCODE = '23505',
         MESSAGE = pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3]),
+        HINT = 'The row, or another text of its hash, would be stored twice. The doctor finds texts that are.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
   END LOOP;

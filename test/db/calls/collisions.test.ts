@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Client } from 'pg'
 import type { EntityManager } from 'typeorm'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   ChainLimitError,
   findOneByText,
@@ -418,4 +418,20 @@ describe('a chain', () => {
     await create('one too many')
     expect(await chain()).toHaveLength(LONGEST_CHAIN)
   })
+})
+
+test('a text that nobody holds is refused where another of its hash is stored twice, with the doctor as the next step', async () => {
+  const { manager } = dataSource
+  await client.query(`alter table crowded disable trigger user; truncate crowded;
+    insert into crowded (text, "textHash", "textHashNumber", "textHashChained")
+      select 'a', '${oneHash.js('')}', n, n = 0 from generate_series(0, 1) as n; alter table crowded enable trigger user`)
+  vi.spyOn(Math, 'random').mockReturnValue(0)
+  const error = await findOrCreate(manager, Crowded, { text: 'b' }).catch((caught: unknown) => caught)
+  vi.restoreAllMocks()
+  expect(error).toMatchObject({
+    code: 'ATTEMPTS_EXHAUSTED',
+    message: expect.stringContaining('run the doctor'),
+    cause: { driverError: { code: '23505', hint: expect.stringContaining('The doctor finds') } },
+  })
+  await client.query('truncate crowded')
 })
