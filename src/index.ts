@@ -33,7 +33,7 @@ export type {
   UpsertByTextOptions,
 } from './calls/call-options'
 export { UniqueTextEntity, type UniqueTextMethods, uniqueTextMethods } from './calls/methods'
-export { findOneByText, findOrCreate, findOrCreateMany, hashOf, type TextHash } from './calls/find-or-create'
+export { findOrCreate, findOrCreateMany, hashOf, type TextHash } from './calls/find-or-create'
 export type { FindOrCreateManyResult } from './calls/many'
 export type { FindOrCreateResult } from './calls/one-row'
 export { upsertByText } from './calls/upsert'
@@ -49,3 +49,4 @@ export type {
   UniqueTextPropertyOptions,
 } from './registry/options'
 export type { Digest, DigestName } from './text/digest'
+export { findOneByText } from './calls/look-up'

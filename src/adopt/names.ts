@@ -11,7 +11,6 @@ import { tableName } from '../sql/text-table'
 import { savepoint } from '../sql/transaction-commands'
 import { HOLDER_SET } from '../triggers/names'
 import { notesOf } from '../triggers/plan'
-import { holderTable, namesText } from '../typeorm/refusals'
 import type { AdoptStep, PlannedStep } from './options'
 import { AdoptionError, type AdoptSession } from './session'
 import {
@@ -33,11 +32,11 @@ import {
   nameColumnsOf,
   type NamedTable,
   noteKeys,
-  noteLocked,
+  noteBusy,
   noteRows,
   readLeft,
   releaseNamesOf,
-  takeNotes,
+  popNotes,
   writeNames,
 } from './sql/names'
 import { type AdoptionFacts, createAdoptions, createLookup, forgetState } from './sql/table'
@@ -55,6 +54,7 @@ import {
   type Work,
   type WorkState,
 } from './work'
+import { holderTable, namesText } from '../registry/names'
 
 interface NamesState extends WorkState {
   /** The key of the row that it has come to. */
@@ -65,12 +65,12 @@ interface NamesState extends WorkState {
   readonly swept?: boolean
 }
 
-/** A row that is locked, with its key and its texts. */
-type LockedRow = Readonly<Record<string, string | null>> & { readonly spot: string }
+/** A row that this session has locked, with its key and its texts. */
+type RowToClaim = Readonly<Record<string, string | null>> & { readonly spot: string }
 
 /** A row that is left, as it is noted and reported. */
 interface LeftName {
-  readonly kind: 'clash' | 'refused' | 'locked'
+  readonly kind: 'clash' | 'refused' | 'busy'
   readonly key: string
   readonly property: string | null
   readonly reason: string | null
@@ -79,12 +79,12 @@ interface LeftName {
   readonly holder_key: string | null
 }
 
-type NoteToWrite = Partial<LeftName> & { readonly spot: string; readonly kind: LeftName['kind'] }
+type LeftToWrite = Partial<LeftName> & { readonly spot: string; readonly kind: LeftName['kind'] }
 
 /** The rows that were written, at their new spots, and those that could not be. */
 interface WrittenNames {
   readonly spots: readonly string[]
-  readonly notes: readonly NoteToWrite[]
+  readonly notes: readonly LeftToWrite[]
 }
 
 /** The new texts of a row. */
@@ -229,7 +229,7 @@ class NamesWork implements Work {
     const { on, state } = this
     if (state?.swept !== true) {
       // Rows that come later bring their names.
-      const upTo = state?.upTo ?? (await session.query<LockedRow>(lastKey(on))).flatMap((row) => keyOf(on, row))
+      const upTo = state?.upTo ?? (await session.query<RowToClaim>(lastKey(on))).flatMap((row) => keyOf(on, row))
       await goOn(session, on, 'fill', { upTo })
       if (upTo.length > 0) await this.claimAll(run, state?.after ?? [], upTo)
       await goOn(session, on, 'fill', { swept: true })
@@ -268,22 +268,22 @@ class NamesWork implements Work {
     after: readonly string[],
     upTo: readonly string[],
     limit: number,
-  ): Promise<readonly LockedRow[]> {
+  ): Promise<readonly RowToClaim[]> {
     const { session } = run
     const { on } = this
     return await session.together(async () => {
-      const rows = await session.query<LockedRow>(lockRows(on, limit, after.length > 0), [...upTo, ...after])
+      const rows = await session.query<RowToClaim>(lockRows(on, limit, after.length > 0), [...upTo, ...after])
       const last = rows.at(-1)
       const end = last && rows.length === limit ? keyOf(on, last) : upTo
       // Rows between them that somebody has locked.
-      await session.query(noteLocked(on, after.length > 0), [rows.map(({ spot }) => spot), ...end, ...after])
-      await this.claimLocked(run, rows)
+      await session.query(noteBusy(on, after.length > 0), [rows.map(({ spot }) => spot), ...end, ...after])
+      await this.claimRowsOf(run, rows)
       await goOn(session, on, 'fill', { after: end })
       return rows
     })
   }
 
-  /** Somebody holds on to a name that one of the next rows wants: they are noted, all of them. */
+  /** Another session keeps a name that one of the next rows wants. All of these rows are noted, and claimed later. */
   private async passOver(
     session: AdoptSession,
     after: readonly string[],
@@ -292,16 +292,17 @@ class NamesWork implements Work {
     const { on } = this
     return await session.patiently('fill', async () => {
       const sql = lockRows(on, NAME_BATCH.least, after.length > 0)
-      const last = (await session.query<LockedRow>(sql, [...upTo, ...after])).at(-1)
+      const last = (await session.query<RowToClaim>(sql, [...upTo, ...after])).at(-1)
       if (!last) return undefined
-      await session.query(noteLocked(on, after.length > 0), [[], ...keyOf(on, last), ...after])
+      await session.query(noteBusy(on, after.length > 0), [[], ...keyOf(on, last), ...after])
       return keyOf(on, last)
     })
   }
 
-  private async claimLocked({ session, options, counts }: WorkRun, rows: readonly LockedRow[]): Promise<void> {
+  /** A clash is noted by the trigger of the batch. If the normalizer changes the row, the clash returns as 23505. */
+  private async claimRowsOf({ session, options, counts }: WorkRun, rows: readonly RowToClaim[]): Promise<void> {
     const { on } = this
-    const [changed, claimed, gone, notes]: [ChangedNames[], string[], string[], NoteToWrite[]] = [[], [], [], []]
+    const [changed, claimed, gone, notes]: [ChangedNames[], string[], string[], LeftToWrite[]] = [[], [], [], []]
     const texts = this.names.map(({ text }) => text)
     for (const row of rows) {
       const { spot } = row
@@ -335,7 +336,7 @@ class NamesWork implements Work {
   private async writeAll(session: AdoptSession, changed: readonly ChangedNames[]): Promise<WrittenNames> {
     const all = await this.writeSome(session, changed)
     if (all.notes.length === 0 || changed.length === 1) return all
-    const written: { readonly spots: string[]; readonly notes: NoteToWrite[] } = { spots: [], notes: [] }
+    const written: { readonly spots: string[]; readonly notes: LeftToWrite[] } = { spots: [], notes: [] }
     for (const one of changed) {
       const { spots, notes } = await this.writeSome(session, [one])
       written.spots.push(...spots)
@@ -377,7 +378,7 @@ class NamesWork implements Work {
     }
   }
 
-  /** Looks again at the rows that are left, once at each. @returns how many of them somebody has locked */
+  /** Tries each row that is left once more. @returns how many of them other sessions have locked */
   private async claimLeft(run: WorkRun): Promise<number> {
     const { session } = run
     const { on } = this
@@ -393,31 +394,31 @@ class NamesWork implements Work {
         if (attempts > MOST_TRIES) {
           // The first note becomes the last, for another round.
           await session.patiently('fill', async () => {
-            await session.query(noteKeys(on), [await this.takeNotes(session, seq, 1)])
+            await session.query(noteKeys(on), [await this.popNotes(session, seq, 1)])
           })
         }
         await session.rest(attempts)
       } else attempts = 0
       await session.breathe()
     }
-    return (await this.countLeft(session)).get('locked') ?? 0
+    return (await this.countLeft(session)).get('busy') ?? 0
   }
 
-  private async takeNotes({ query }: AdoptSession, upTo: string, limit: number): Promise<string[]> {
-    return (await query<{ key: string }>(takeNotes(this.on), [upTo, limit])).map(({ key }) => key)
+  private async popNotes({ query }: AdoptSession, upTo: string, limit: number): Promise<string[]> {
+    return (await query<{ key: string }>(popNotes(this.on), [upTo, limit])).map(({ key }) => key)
   }
 
   private async claimNotes(run: WorkRun, upTo: string, limit: number): Promise<number> {
     const { session } = run
     const { on } = this
     return await session.together(async () => {
-      const notes = await this.takeNotes(session, upTo, limit)
+      const notes = await this.popNotes(session, upTo, limit)
       const keys = [...new Set(notes)]
       if (keys.length === 0) return 0
-      const rows = await session.query<LockedRow>(lockKeys(on), [keys])
+      const rows = await session.query<RowToClaim>(lockKeys(on), [keys])
       const locked = new Set(rows.map(({ key }) => key))
       await session.query(noteKeys(on), [keys.filter((key) => !locked.has(key))])
-      await this.claimLocked(run, rows)
+      await this.claimRowsOf(run, rows)
       return notes.length
     })
   }
@@ -458,8 +459,8 @@ class NamesWork implements Work {
   }
 
   /**
-   * The look-ups are made anew: CREATE INDEX CONCURRENTLY waits for every snapshot that is older, and with them end those
-   * that do not show what was claimed. Without that, a transaction at REPEATABLE READ could leave a name behind.
+   * The look-ups are made anew. CREATE INDEX CONCURRENTLY waits until no transaction has a snapshot that is older than the
+   * claims. Without that, a transaction at REPEATABLE READ could leave a name behind.
    */
   async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
     onProgress({ step: 'index', fraction: undefined, rows: 0 })

@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { type ColumnMetadata, type Declaration, declarationsOf } from '../registry/registry'
-import { requireServer } from '../registry/typeorm'
+import { requireServer } from '../registry/internals'
 import { findDrift } from '../schema/readiness'
 import { wantedSets } from '../schema/table'
 import { type Query, type TableState, tableState } from '../sql/catalog'

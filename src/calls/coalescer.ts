@@ -270,7 +270,7 @@ export type CallCoalescer = Pick<Coalescer, 'enter' | 'notify' | 'leave'>
 const NO_COALESCER: CallCoalescer = { enter: () => undefined, notify: () => {}, leave: () => {} }
 
 /**
- * Where calls of this manager meet others of the same text; nowhere, if it has a connection of its own, in a transaction
+ * Where calls of this manager meet others of the same unique text; nowhere, if it has a connection of its own, in a transaction
  * or not, and where the options of the DataSource say so. Nor where somebody makes each connection ready for its caller,
  * for row-level security for instance: what one caller's sees, another must not. Nor inside a transaction that goes by
  * another connection: whom the call would follow may wait for its end.

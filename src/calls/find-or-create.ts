@@ -1,7 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
-import { DeclarationError, TextRejectedError } from '../errors'
+import { DeclarationError } from '../errors'
 import { checkOptions, NO_OPTIONS } from '../options'
 import type { StoredRow } from '../sql/find'
 import {
@@ -9,7 +8,6 @@ import {
   calledFrom,
   callerOf,
   type DeletedOption,
-  type FindOneByTextOptions,
   type FindOrCreateManyOptions,
   type FindOrCreateOptions,
   type GivenValues,
@@ -17,14 +15,15 @@ import {
   type Naming,
   requireArray,
 } from './call-options'
-import { type Arrival, type CallCoalescer, coalescerOf } from './coalescer'
+import { type Arrival, coalescerOf } from './coalescer'
 import { type EntityText, entityTextOf, readyText, requireChanged } from './entity-text'
 import { findOrCreateNested, findOrCreateOneNested, nestedCall } from './graph'
-import { finish, hydrate, isEntityOfClass, type RelationsToLoad, relationsToLoad } from './hydrate'
+import { finish, hydrate, type RelationsToLoad, relationsToLoad } from './hydrate'
+import { isDeleted, requireDeleteDate } from './look-up'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
-import { find, type FindOrCreateResult, findOrCreateRow, isDeleted, type OnDeleted, requireDeleteDate } from './one-row'
-import { isDeferred, type RequestedRow, requestedRow, type RowValues, rowValues } from './row-values'
-import { keyValues, normalized, pathsBeside, requireObject, withPromised } from './values'
+import { type FindOrCreateResult, findOrCreateRow, type OnDeleted } from './one-row'
+import { isDeferred, type RequestedRow, requestedRow } from './row-values'
+import { keyValues, normalized, requireObject, withPromised } from './values'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
@@ -126,55 +125,6 @@ function planOf<Entity extends ObjectLiteral>(
   }
 }
 
-/**
- * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
- * text that the normalizer refuses, and none holds null. A row that is deleted softly is found only with the option
- * `withDeleted`, as with `find`.
- *
- * @param values text and scope, and nothing else
- *
- * @example
- * const page = await findOneByText(manager, Page, { url: 'http://example.com/' })
- *
- * @throws TextRejectedError only for a value that is not a string, such as a number or a missing property
- * @throws SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
- * @throws DeclarationError also for a property that is neither text nor scope
- */
-export async function findOneByText<
-  Entity extends ObjectLiteral,
-  Given = DeepPartial<Entity>,
-  By extends string = string,
->(
-  manager: EntityManager,
-  entity: EntityTarget<Entity>,
-  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
-  options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
-): Promise<Entity | null> {
-  checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
-  const entityText = entityTextOf(manager, entity, options.by)
-  const { withDeleted = false } = options
-  if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
-  const load = relationsToLoad(entityText, options)
-  refuseOtherProperties(entityText, values)
-  const row = lookedUp(entityText, values)
-  if (!row) return null
-  const mode = options.replica ? 'slave' : 'master'
-  const session = await openSession(manager, mode)
-  try {
-    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), {
-      manager,
-      row,
-      missing: 'nothing',
-    })
-    if (!found || !isEntityOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
-    const loaded = hydrate(entityText, session, found) as Entity
-    await finish(session, entityText, [{ entity: loaded, created: false }], load)
-    return loaded
-  } finally {
-    await session.close()
-  }
-}
-
 function arrivalOf(
   manager: EntityManager,
   entityText: EntityText,
@@ -183,53 +133,6 @@ function arrivalOf(
 ): Arrival {
   const takes = deleted === 'return' ? undefined : (stored: StoredRow) => !isDeleted(entityText, stored)
   return { manager, row: requested.row, missing: isDeferred(entityText, requested) ? 'ask' : 'insert', takes }
-}
-
-async function foundRow(
-  session: Session,
-  entityText: EntityText,
-  coalescer: CallCoalescer,
-  arrival: Arrival,
-): Promise<StoredRow | null | undefined> {
-  const waits = coalescer.enter(arrival)
-  const answer = waits && (await waits)
-  if (answer?.stored !== undefined) return answer.stored
-  try {
-    return await find(session, await readyText(session, entityText), arrival.row)
-  } finally {
-    coalescer.leave(answer, true)
-  }
-}
-
-/** @returns undefined for a text that no row can hold */
-function lookedUp(entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
-  try {
-    return rowValues(entityText, values)
-  } catch (error) {
-    if (!(error instanceof TextRejectedError)) throw error
-    const { text } = entityText.declaration
-    for (const { column, transformed } of text) {
-      const given: unknown = column.getEntityValue(values)
-      const isText = given === undefined ? text.length > 1 : given === null || typeof given === 'string' || transformed
-      // A value that is not a string is a mistake in the program, not in its data.
-      if (!isText) throw error
-    }
-    return undefined
-  }
-}
-
-/** Ignoring a condition would return a row that the caller did not ask for. */
-function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): void {
-  requireObject(entityText, values)
-  const { declaration, metadata } = entityText
-  const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
-  const others = pathsBeside(metadata, key, values)
-  if (others.length === 0) return
-  const list = others.map((name) => `"${name}"`).join(', ')
-  throw new DeclarationError(
-    `findOneByText() looks a row of ${metadata.name} up by "${declaration.name}" alone. ` +
-      `Leave out ${list}, or use TypeORM's findOneBy().`,
-  )
 }
 
 /**

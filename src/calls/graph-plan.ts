@@ -9,7 +9,7 @@ import { parameterText } from '../sql/types'
 import { groupBy } from './batches'
 import { type EntityText, entityTextOf, onTable } from './entity-text'
 import { afterLoad, hydrate } from './hydrate'
-import { afterDeletion, findRows, type OnDeleted } from './one-row'
+import { afterDeletion, type OnDeleted } from './one-row'
 import { checkUnscoped, newRowValues, rowValues } from './row-values'
 import {
   classOf,
@@ -22,6 +22,7 @@ import {
   type Relation,
   setRelation,
 } from './values'
+import { findRows } from './look-up'
 
 /** A row that exists, given by its key or by an object that has it. */
 interface ReferenceNode {

@@ -38,7 +38,7 @@ import {
   type RelationsToLoad,
   relationsToLoad,
 } from './hydrate'
-import { type FindOrCreateResult, findOrCreateRow, isDeleted, isHeard, requireDeleteDate, upsertRow } from './one-row'
+import { type FindOrCreateResult, findOrCreateRow, isHeard, upsertRow } from './one-row'
 import {
   isReplaced,
   sameValues,
@@ -50,6 +50,7 @@ import {
   withUpdate,
 } from './row-values'
 import { type RowError, toRowError, withPromised } from './values'
+import { isDeleted, requireDeleteDate } from './look-up'
 
 /** What to do with rows that are missing, found, or found deleted. */
 interface ManyRules<Entity extends ObjectLiteral> {
@@ -356,8 +357,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 /** An input to find or create. */
 type GivenRow = Pick<Repeat, 'input' | 'values'>
 
-/** For those who count rows and do not look at them: entities hold their primary key only, unless a listener hears them. */
-export function withoutColumns(entityText: EntityText): EntityText {
+/** Selects the primary key alone, for callers that only count rows. If a listener hears the entity, nothing changes. */
+export function withKeyOnly(entityText: EntityText): EntityText {
   if (listensToLoad(entityText) || listensToInsert(entityText)) return entityText
   const { primaryColumns } = entityText.metadata
   return { ...entityText, select: primaryColumns, readyTexts: new WeakMap() }

@@ -7,12 +7,13 @@ import type {
   Naming,
   UpsertByTextOptions,
 } from './call-options'
-import { findOneByText, findOrCreate, findOrCreateMany } from './find-or-create'
+import { findOrCreate, findOrCreateMany } from './find-or-create'
 import { insertOrFail, type Writable } from './insert-or-fail'
 import type { FindOrCreateManyResult } from './many'
 import type { FindOrCreateResult } from './one-row'
 import { type RowId, updateOrFail } from './update-or-fail'
 import { upsertByText } from './upsert'
+import { findOneByText } from './look-up'
 
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
 

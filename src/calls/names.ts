@@ -6,18 +6,18 @@ import { ensureReady, ensureTriggers } from '../schema/readiness'
 import type { Statement, WireRow } from '../sql/find'
 import { type HolderTable, type SwappedRow, takenNamesStatement } from '../sql/names'
 import { normalizeText } from '../text/normalizer'
+import { takenName } from '../typeorm/refusals'
+import type { EntityColumns } from './entity-text'
+import { requireObject } from './values'
 import {
   holderName,
   holderDeclaration,
   entityKeyTexts,
   namesTable,
   namesText,
-  takenName,
   textsOfKey,
   typedKey,
-} from '../typeorm/refusals'
-import type { EntityColumns } from './entity-text'
-import { requireObject } from './values'
+} from '../registry/names'
 
 /** A name that a row of the call shall hold. */
 export interface RequestedName {

@@ -1,10 +1,10 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
-import { DeclarationError, DuplicateTextError, TextTakenError } from '../errors'
+import { TextTakenError } from '../errors'
 import { tableNames } from '../registry/registry'
 import type { StoredRow } from '../sql/find'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { asQueryFailedError } from '../typeorm/errors'
+import { asQueryFailedError } from '../typeorm/explain-errors'
 import {
   collisionError,
   findTextHolder,
@@ -14,10 +14,9 @@ import {
   refusedText,
   takenError,
   takenNamesError,
-  UNKNOWN,
+  UNKNOWN_HOLDER,
 } from '../typeorm/refusals'
 import { Attempts } from './attempts'
-import { type BatchRules, findQuery, groupBy, inBatches } from './batches'
 import type { DeletedOption } from './call-options'
 import type { EntityText, ReadyText, Updates } from './entity-text'
 import {
@@ -30,6 +29,7 @@ import {
   listensToUpdate,
   recoverEvent,
 } from './hydrate'
+import { find, theOne, isDeleted } from './look-up'
 import {
   DeferredRow,
   entityToInsert,
@@ -180,45 +180,6 @@ const storedRows =
     await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
 
 /**
- * The row that holds the text, or undefined.
- *
- * @throws DuplicateTextError if there are several
- * @throws TransactionAbortedError if there are several in the transaction's snapshot only
- */
-export async function find(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
-  const rows = await session.rows(statementsOf(entityText, row.others).find, row.key)
-  return rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
-}
-
-/** Returns the one that still exists of several rows that were seen. */
-async function theOne(
-  session: Session,
-  entityText: ReadyText,
-  row: RowValues,
-  rows: StoredRow[],
-): Promise<StoredRow | undefined> {
-  let standing = rows
-  // Above READ COMMITTED a transaction that inserts a text sees it beside the row that held it in its snapshot and that
-  // others have deleted since, as with any unique index. A lock looks at what stands now, and fails with 40001.
-  if (session.inTransaction) {
-    try {
-      standing = await session.rowsOrRollBack(statementsOf(entityText, row.others).findStanding, row.key)
-    } catch (error) {
-      // A role that may not lock rows gets the rows that it sees.
-      if (serverError(error)?.code !== SQLSTATE.insufficientPrivilege) throw error
-    }
-  }
-  if (standing.length <= 1) return standing[0]
-  const { metadata, select, declaration } = entityText
-  const ids = standing.map(({ columns }) =>
-    Object.fromEntries(
-      metadata.primaryColumns.map((column) => [column.propertyPath, columns[select.indexOf(column)] ?? null]),
-    ),
-  )
-  throw new DuplicateTextError(declaration.name, ids)
-}
-
-/**
  * What the server refused, as an error of ours: a full chain, or another text of the entity that is taken. The second
  * is also TypeORM's `QueryFailedError`, as is a violation of any other index.
  */
@@ -236,42 +197,9 @@ async function explain(
   const given = refused.declaration.table.text.map(
     ({ name }) => row.all[row.all.length - row.others.length + row.others.indexOf(name)],
   )
-  const holder = await findTextHolder(refused, storedRows(session), [given]).catch(() => UNKNOWN)
-  const explained = holder.isFree ? collisionError(refused, holder) : takenError(refused, holder)
+  const holder = await findTextHolder(refused, storedRows(session), [given]).catch(() => UNKNOWN_HOLDER)
+  const explained = holder.isOtherText ? collisionError(refused, holder) : takenError(refused, holder)
   return explained ? asQueryFailedError(explained, refused.error) : failure
-}
-
-/** No input is answered by position, and nothing is created. */
-const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
-
-/**
- * Returns the rows that hold the texts, by the identities of the inputs. Looks them up in batches.
- *
- * @throws DuplicateTextError, and what parameters of the scope that have no text throw
- */
-export async function findRows(
-  session: Session,
-  entityText: ReadyText,
-  rows: readonly RowValues[],
-): Promise<ReadonlyMap<string, StoredRow>> {
-  const requested = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
-  const distinct = [...requested.values()].map((row) => ({ ...UNASKED, row }))
-  const rules: BatchRules = { entityText }
-  const found = new Map<string, StoredRow>()
-  const batches = inBatches(rules, distinct, (_, error) => {
-    throw error
-  })
-  for (const { items, alone } of batches) {
-    const query = alone ? undefined : findQuery(rules, items)
-    const stored = query ? await session.rowsOrRollBack(query.statement, query.values) : []
-    const answers = groupBy(stored, ({ index }) => index)
-    for (const [index, { row }] of items.entries()) {
-      const [first, another] = answers.get(index) ?? []
-      const one = alone || another ? await find(session, entityText, row) : first
-      if (one) found.set(row.identity, one)
-    }
-  }
-  return found
 }
 
 /** What becomes of a softly deleted row that holds the text. */
@@ -283,26 +211,6 @@ export interface OnDeleted {
 
 /** The row is returned like any other. */
 const RETURN: OnDeleted = { deleted: 'return', position: 0 }
-
-/** @throws DeclarationError if no row can be deleted softly and hold its text */
-export function requireDeleteDate({ metadata, declaration }: EntityText, option: string): void {
-  const where = `The option "${option}" of a call for "${declaration.name}" of ${metadata.name}`
-  if (!metadata.deleteDateColumn) {
-    throw new DeclarationError(`${where} needs a @DeleteDateColumn, and there is none. Leave the option out.`)
-  }
-  if (declaration.table.deleted !== undefined) {
-    throw new DeclarationError(`${where}: with ignoreDeleted a deleted row holds no text. Leave the option out.`)
-  }
-}
-
-/** The row was found, and is deleted softly. */
-export function isDeleted({ metadata, declaration, select }: EntityText, { created, columns }: StoredRow): boolean {
-  const { deleteDateColumn } = metadata
-  if (created || !deleteDateColumn || declaration.table.deleted !== undefined) return false
-  const index = select.indexOf(deleteDateColumn)
-  // The delete date is the last column if it is not selected otherwise.
-  return (columns[index === -1 ? columns.length - 1 : index] ?? null) !== null
-}
 
 /**
  * Does what the call says to a softly deleted row; returns any other row unchanged.

@@ -30,7 +30,7 @@ import type { Session } from '../connection/session'
 import { ensureNamesReady, type HolderEntity, requestedNames } from './names'
 import { type RequestedText, writeOrFail } from './write-or-fail'
 import { numberIndexes } from './batches'
-import { textsOfKey } from '../typeorm/refusals'
+import { textsOfKey } from '../registry/names'
 
 /**
  * The primary key: a value, which is of the type of the property `id` where there is one; an object that holds it whole,

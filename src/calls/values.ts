@@ -13,7 +13,10 @@ import type { EntityColumns, EntityText } from './entity-text'
 export interface KeyValues {
   /** Scope, text and hash: parameters of the statements that only look. */
   readonly key: readonly unknown[]
-  /** Equal for equal texts of one scope; comparable among rows of one EntityText. */
+  /**
+   * Equal for equal texts of one scope; comparable among rows of one EntityText. Two scopes that the database stores alike
+   * (`'a'` and `'a '` of a `char(2)`) can still differ here, so this does not identify a row.
+   */
   readonly identity: string
   /** The hash as a literal; sorts bytewise. */
   readonly hash: string

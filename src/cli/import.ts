@@ -10,7 +10,7 @@ import {
   type PreparedMany,
   serverError,
   SQLSTATE,
-  withoutColumns,
+  withKeyOnly,
 } from '../core'
 import { DeclarationError } from '../errors'
 import { Flow } from '../stream/flow'
@@ -308,7 +308,7 @@ export interface TargetNames {
 export function findImportTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
   const metadata = findEntity(dataSource, entity)
   const name = chooseText(dataSource, metadata, property)
-  const rows = withoutColumns(entityTextOf(dataSource.manager, metadata.target, name))
+  const rows = withKeyOnly(entityTextOf(dataSource.manager, metadata.target, name))
   return { metadata, rows, toValues: valuesMaker(rows), refusal: `it is not a "${name}" that ${metadata.name} accepts` }
 }
 

@@ -4,7 +4,7 @@
  * test/unit/architecture.test.ts counts what is not public.
  */
 
-// How an operation runs.
+// How the operation of a feature runs.
 export { entityOf, indexSizeOf, operate, type Operation, tracedTo } from './operation'
 export { serverError, SQLSTATE } from '../sql/sqlstate'
 
@@ -13,10 +13,9 @@ export { CALL_RULES, type GivenValues, type Naming } from '../calls/call-options
 export { type EntityText, entityTextOf } from '../calls/entity-text'
 export { rowValues } from '../calls/row-values'
 export { hashNumberOf } from '../calls/hydrate'
-export { PreparedMany, withoutColumns } from '../calls/many'
+export { PreparedMany, withKeyOnly } from '../calls/many'
 
 // Names, tokens and numbers.
-
 export { type HolderEntity, requiredName } from '../calls/names'
 export type { NameDeclaration } from '../registry/registry'
 export { rowKey, updateNames } from '../calls/update-or-fail'
@@ -25,18 +24,19 @@ export { whereNotNull } from '../declare/data-source'
 // For TypeORM's own calls.
 export { aliasConditions } from './alias-conditions'
 export { rawDeclarationsOf } from '../declare/unique-text'
-export { takenTextError } from '../typeorm/errors'
+export { takenTextError } from '../typeorm/explain-errors'
 
 // Public names.
 export { UniqueText } from '../declare/unique-text'
-export { findOneByText, findOrCreate, findOrCreateMany } from '../calls/find-or-create'
+export { findOrCreate, findOrCreateMany } from '../calls/find-or-create'
+export { findOneByText } from '../calls/look-up'
 export { insertOrFail } from '../calls/insert-or-fail'
 export { UniqueTextEntity } from '../calls/methods'
 export type { FindOrCreateManyResult } from '../calls/many'
 export { saveFindingTexts } from '../calls/save-finding-texts'
 export type { FindOrCreateResult } from '../calls/one-row'
 export { type RowId, updateOrFail } from '../calls/update-or-fail'
-export { textEquals, textIn } from '../registry/typeorm'
+export { textEquals, textIn } from '../registry/operators'
 export type {
   FindOneByTextOptions,
   FindOrCreateManyOptions,

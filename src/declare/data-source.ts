@@ -2,11 +2,11 @@ import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { type DataSourceSettings, endWaiting, hearPools, noteTransactions, registry } from '../registry/registry'
-import { requireInternals, requirePostgres } from '../registry/typeorm'
+import { requireInternals, requirePostgres } from '../registry/internals'
 import { hookSchemaBuilder } from '../schema/hook'
 import { quote } from '../sql/identifier'
 import { rewriteQueries } from '../typeorm/conditions'
-import { explainErrors } from '../typeorm/errors'
+import { explainErrors } from '../typeorm/explain-errors'
 import { subscribe } from '../typeorm/subscriber'
 
 /** Options of `withUniqueText`. */
@@ -34,7 +34,7 @@ export interface UniqueTextDataSourceOptions {
   readonly rewriteQueries?: boolean
   /**
    * Let calls of `findOrCreate` and `findOneByText` share a look-up: of those outside transactions that come while eight
-   * others of the same text are under way, all that wait are looked up in one statement. Each still has an answer, an
+   * others of the same unique text are under way, all that wait are looked up in one statement. Each still has an answer, an
    * error and an entity of its own, from a statement that was sent after the call began.
    *
    * Set it to false where connections of the pool are not alike: where one is given the rights or the settings of a

@@ -38,7 +38,7 @@ import {
 } from '../registry/options'
 import { dataSourceOf, type Declaration, isOrExtends, registry, rootOf } from '../registry/registry'
 import { sendHash } from '../typeorm/subscriber'
-import { requireMetadataInternals, requirePostgres } from '../registry/typeorm'
+import { requireMetadataInternals, requirePostgres } from '../registry/internals'
 
 type IndexColumns = () => string[]
 

@@ -16,7 +16,6 @@ import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
 import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
-import { namesTable } from '../typeorm/refusals'
 import {
   awaitingAdoption,
   databaseNames,
@@ -35,6 +34,7 @@ import {
 import { readSurroundings, relationNamed, type Surroundings } from './sql'
 import { examinedColumns, TextLook } from './texts'
 import { lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './works'
+import { namesTable } from '../registry/names'
 
 /** Options of `doctor`. */
 export interface DoctorOptions {

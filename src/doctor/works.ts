@@ -11,7 +11,6 @@ import { type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { type NumberTable, scopesName } from '../sql/numbers'
 import { normalizeText } from '../text/normalizer'
-import { holderName, holderTable, namesIn, namesTable } from '../typeorm/refusals'
 import {
   type DoctorFinding,
   findingOf,
@@ -40,6 +39,7 @@ import {
   readSurroundings,
 } from './sql'
 import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './texts'
+import { holderName, holderTable, namesIn, namesTable } from '../registry/names'
 
 const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldName => ({
   holder: holderTable(declaration.metadata),

@@ -20,7 +20,6 @@ import {
   textColumnOf,
   type TextDecorator,
 } from '../declare/column'
-import { holderTable, namesTable } from '../typeorm/refusals'
 import { entityTable, normalizeColumn, requireKeyTypes, requireString, textColumn } from '../registry/declarations'
 import {
   dataSourceOf,
@@ -31,9 +30,10 @@ import {
   tableNames,
   type TriggerWork,
 } from '../registry/registry'
-import { requireMetadataInternals } from '../registry/typeorm'
+import { requireMetadataInternals } from '../registry/internals'
 import { hasTenants } from '../schema/readiness'
 import { registerTriggers } from '../schema/table'
+import { holderTable, namesTable } from '../registry/names'
 
 /** What becomes of a name when its holder takes another one. */
 export type FormerOption =

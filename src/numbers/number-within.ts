@@ -27,7 +27,7 @@ import {
   tableNumbers,
 } from '../registry/registry'
 import { foreignSchema, scopeColumns } from '../registry/declarations'
-import { requireMetadataInternals } from '../registry/typeorm'
+import { requireMetadataInternals } from '../registry/internals'
 import { registerTriggers } from '../schema/table'
 
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */

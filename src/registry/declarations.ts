@@ -13,7 +13,7 @@ import { checkExpression, type TextRows, type TextTable } from '../sql/text-tabl
 import { type Normalizer, normalizerLabel, normalizeText, Refusal } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration } from './registry'
-import { isStored } from './typeorm'
+import { isStored } from './operators'
 
 /**
  * What a decorator said, against the entity's metadata: its columns, and the names of everything in the database.

@@ -32,7 +32,7 @@ import {
 import { exactState } from './readiness'
 import { type ColumnMetadata, type Declaration, tableDeclarations } from '../registry/registry'
 import { entityTable } from '../registry/declarations'
-import { missingInternal, requireInternals } from '../registry/typeorm'
+import { missingInternal, requireInternals } from '../registry/internals'
 import { fillColumns, planNewRows, planRows, refuseLargeTable, type RowsPlan } from './rows'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */

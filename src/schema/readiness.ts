@@ -12,7 +12,7 @@ import {
   tableNumbers,
   type TriggerWork,
 } from '../registry/registry'
-import { requireServer } from '../registry/typeorm'
+import { requireServer } from '../registry/internals'
 import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
 import { type Query, tableOids, type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'

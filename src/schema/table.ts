@@ -1,6 +1,6 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { registry, rootOf, tableDeclarations, type TriggerWork } from '../registry/registry'
-import { requireBuildable } from '../registry/typeorm'
+import { requireBuildable } from '../registry/internals'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import { type InstalledKernel, type InstalledTriggers, installedTriggers, type Query } from '../sql/catalog'
 import type { TextRows } from '../sql/text-table'

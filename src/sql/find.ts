@@ -67,7 +67,7 @@ interface RowNotes {
 /** In a column for other texts: there are none. */
 export const SAME_TEXTS = 'NULL::pg_catalog.text'
 
-/** What every select list gives of the stored row `row`; a `Statement` parses it with `rowParser`. */
+/** What every select list gives of the stored row `row`; a `Statement` parses it with `parserOf`. */
 export function selectRow(shape: RowShape, row: string, { created, otherTexts }: RowNotes): string {
   const others = otherTexts === undefined || !echoes(shape) ? '' : `,\n    ${otherTexts} AS other_texts`
   const head = `${created} AS created, ${field(row, shape.table.number)} AS hash_number${others}`

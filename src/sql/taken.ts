@@ -1,26 +1,22 @@
 import type { UnusualIndex } from './catalog'
-import { asStored, type ColumnTypes, typeOf } from './types'
+import { anyNumber, parameter, type Statement } from './find'
 import { literal, qualified, quote, unnest } from './identifier'
-import { anyNumber, asText, nameList, parameter, type Statement } from './find'
 import {
-  alike,
   equal,
   EQUALS,
   field,
   hashExpression,
   type HolderColumns,
-  isFreed,
   isLive,
   isSoftlyDeleted,
-  joinOf,
   op,
-  sameChain,
   sameScope,
   sameText,
   tableName,
   textIsNull,
   type TextTable,
 } from './text-table'
+import { asStored, type ColumnTypes, typeOf } from './types'
 
 /** A unique text of which a call wants some texts for itself. */
 export interface WantedText extends HolderColumns {
@@ -280,102 +276,3 @@ function unusual({ keys, condition, reads }: UnusualIndex, standing: boolean): K
     held: [`(${condition ?? 'true'})`, ...keys.map((key, index) => `(${key}) ${EQUALS} v.x${index}`)],
   }
 }
-
-/** SQL that TypeORM's own `query` sends. */
-interface HolderQuery {
-  readonly sql: string
-  readonly values: readonly unknown[]
-}
-
-/** Where a text was refused. */
-interface RefusedPlace {
-  /** The values of the scope, as Postgres writes them. */
-  readonly scope: readonly string[]
-  readonly hash: string
-  readonly hashNumber: number
-}
-
-/**
- * The row that holds a text, and the row that has its place in the chain: one and the same, unless another
- * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, `same`, which is NULL for another text, and `deleted`.
- *
- * @param texts the values of its columns
- */
-export function holderQuery(
-  table: TextTable,
-  { primary, softDelete }: HolderColumns,
-  { scope, hash, hashNumber }: RefusedPlace,
-  texts: readonly (string | null)[],
-): HolderQuery {
-  const values = [...scope, hash, hashNumber, ...texts]
-  const at = (index: number): string => parameter(scope.length + index)
-  const same = table.text
-    .map(({ name }, index) => alike(asText(name), `${at(2 + index)}::pg_catalog.text`))
-    .join(' AND ')
-  const where = [
-    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`),
-    `${field('t', table.hash)} ${EQUALS} ${at(0)}`,
-    `(${same} OR ${field('t', table.number)} ${EQUALS} ${at(1)})`,
-    ...isLive(table, 't'),
-  ]
-  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
-  return {
-    sql: `SELECT ${[...keys, `CASE WHEN ${same} THEN 1 END AS same`, `${isSoftlyDeleted(softDelete)} AS deleted`].join(', ')}
-FROM ${tableName(table)} AS t
-WHERE ${where.join('\n  AND ')}`,
-    values,
-  }
-}
-
-/**
- * Finds the holder of the text of a row that was to be restored. No statement contains that text: it is taken to be the
- * text of the row in its place if every softly deleted row with this hash has that text.
- */
-export function restoredHolderQuery(
-  table: TextTable,
-  { primary }: HolderColumns,
-  { scope, hash, hashNumber }: RefusedPlace,
-): HolderQuery {
-  const at = (index: number): string => parameter(scope.length + index)
-  const deleted = [...sameChain(table, 'd', 't'), ...isFreed(table, 'd')].join(' AND ')
-  const where = [
-    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`),
-    `${field('t', table.hash)} ${EQUALS} ${at(0)}`,
-    `${field('t', table.number)} ${EQUALS} ${at(1)}`,
-    ...isLive(table, 't'),
-  ]
-  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
-  return {
-    sql: `SELECT ${keys.join(', ')}, (
-  SELECT CASE WHEN pg_catalog.bool_and(${sameText(table, 'd', 't').join('\n    AND ')}) THEN 1 END
-  FROM ${tableName(table)} AS d
-  WHERE ${deleted}
-) AS same
-FROM ${tableName(table)} AS t
-WHERE ${where.join('\n  AND ')}`,
-    values: [...scope, hash, hashNumber],
-  }
-}
-
-/** What Postgres says of a unique violation, in whatever language: `Key (columns)=(values)`, and then prose. */
-const DETAIL = /\((?<columns>.*?)\)=\((?:(?<scope>.*), )?(?<hash>[^,]+), (?<number>\d+)\)[^)]*$/su
-
-/** The columns and values of a unique violation of our index; undefined where it is another, or says nothing. */
-export function refusedPlace(table: TextTable, detail: string | undefined): RefusedPlace | undefined {
-  const { columns, scope, hash, number } = DETAIL.exec(detail ?? '')?.groups ?? {}
-  const wanted = [...table.scope, table.hash, table.number]
-  // Postgres quotes a name only where it must.
-  const isOurs = columns?.replaceAll('"', '') === nameList(wanted).replaceAll('"', '')
-  if (hash === undefined || !isOurs) return undefined
-  // A value may hold what stands between two of them.
-  const values = scope === undefined ? [] : table.scope.length === 1 ? [scope] : scope.split(', ')
-  return values.length === table.scope.length ? { scope: values, hash, hashNumber: Number(number) } : undefined
-}
-
-/**
- * The table that a partition belongs to, as `schema` and `table`.
- */
-export const PARTITION_ROOT: string = `SELECT n.nspname AS schema, r.relname AS table
-FROM pg_catalog.pg_class AS r
-${joinOf('pg_namespace', 'n', 'r.relnamespace')}
-WHERE r.oid ${EQUALS} pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::pg_catalog.text, $2::pg_catalog.text)))`

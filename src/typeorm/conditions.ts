@@ -15,6 +15,14 @@ import {
   tableDeclarations,
   tableNames,
 } from '../registry/registry'
+import { knownReady } from '../schema/readiness'
+import type { Query } from '../sql/catalog'
+import { equalsNoText, orNoHash } from '../sql/find'
+import { hasCitus, isDistributed } from '../sql/spread'
+import { hashOfTexts, tableName } from '../sql/text-table'
+import { normalizeText } from '../text/normalizer'
+import { markFor } from './seen-tables'
+import { withChangedHashes } from './subscriber'
 import {
   isStored,
   operatorTexts,
@@ -25,15 +33,7 @@ import {
   storedJunction,
   storedNot,
   storedRaw,
-} from '../registry/typeorm'
-import { knownReady } from '../schema/readiness'
-import type { Query } from '../sql/catalog'
-import { equalsNoText, orNoHash } from '../sql/find'
-import { hasCitus, isDistributed } from '../sql/spread'
-import { hashOfTexts, tableName } from '../sql/text-table'
-import { normalizeText } from '../text/normalizer'
-import { markFor } from './seen-tables'
-import { withChangedHashes } from './subscriber'
+} from '../registry/operators'
 
 /** The protected parts of TypeORM's query builders that conditions go through. */
 interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {

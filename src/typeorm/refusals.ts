@@ -1,28 +1,12 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
-import {
-  ChainLimitError,
-  DeclarationError,
-  HashCollisionError,
-  ImmutableTextError,
-  type TakenText,
-  TextTakenError,
-} from '../errors'
-import { foreignSchema, schemaOf } from '../registry/declarations'
-import {
-  dataSourceOf,
-  type Declaration,
-  type NameDeclaration,
-  registry,
-  rootOf,
-  tableDeclarations,
-  tableNames,
-} from '../registry/registry'
+import { ChainLimitError, HashCollisionError, ImmutableTextError, type TakenText, TextTakenError } from '../errors'
+import { namesTable, namesIn, holderDeclaration, declaringMetadata, typedKey } from '../registry/names'
+import { dataSourceOf, type Declaration, type NameDeclaration, registry, tableDeclarations } from '../registry/registry'
 import { quote } from '../sql/identifier'
-import { type HolderTable, type NamesColumn, type NamesTable, type RefusedName, refusedNames } from '../sql/names'
+import { type RefusedName, refusedNames } from '../sql/names'
+import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/refused'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/taken'
 import { hashOfTexts, type HolderColumns } from '../sql/text-table'
-import { normalizerLabel } from '../text/normalizer'
 
 /** Runs SQL and gives its rows as objects. */
 export type QueryRows = (sql: string, values: unknown[]) => Promise<readonly ObjectLiteral[]>
@@ -109,10 +93,10 @@ export interface TextHolder {
   readonly id: ObjectLiteral | undefined
   readonly deleted?: boolean
   /** The place was taken by another text of equal hash: the refused text itself is free, and may be tried again. */
-  readonly isFree: boolean
+  readonly isOtherText: boolean
 }
 
-export const UNKNOWN: TextHolder = { id: undefined, isFree: false }
+export const UNKNOWN_HOLDER: TextHolder = { id: undefined, isOtherText: false }
 
 /**
  * Who holds the refused text. The server names its hash, not the text; that is among the parameters of the statement,
@@ -132,20 +116,20 @@ export async function findTextHolder(
   const place = refusedPlace(table, serverError(error)?.detail)
   const text = place && textWithHash(declaration, given, place.hash)
   const restored = text === undefined && isRestore(declaration, error)
-  if (!place || (text === undefined && !restored)) return UNKNOWN
+  if (!place || (text === undefined && !restored)) return UNKNOWN_HOLDER
   const of = holderColumns(metadata, table)
   const { sql, values } =
     text === undefined ? restoredHolderQuery(table, of, place) : holderQuery(table, of, place, text)
   const rows = await query(sql, [...values])
   const holder = rows.find(({ same }) => same !== null)
-  if (!holder) return { id: undefined, isFree: rows.length > 0 && !restored }
+  if (!holder) return { id: undefined, isOtherText: rows.length > 0 && !restored }
   return {
     id: idOf(
       metadata,
       of.primary.map((_, index) => holder[`k${index}`]),
     ),
     deleted: (holder['deleted'] ?? null) !== null,
-    isFree: false,
+    isOtherText: false,
   }
 }
 
@@ -200,9 +184,9 @@ export function takenError({ declaration, error }: RefusedText, { id, deleted }:
 /** The error for a text whose place another text of equal hash has, where no guard finds it another one. */
 export const collisionError = (
   { declaration: { table, name }, error }: RefusedText,
-  { isFree }: TextHolder,
+  { isOtherText }: TextHolder,
 ): HashCollisionError | undefined =>
-  isFree && table.guardless === true ? new HashCollisionError(name, error) : undefined
+  isOtherText && table.guardless === true ? new HashCollisionError(name, error) : undefined
 
 /**
  * Translates an error of the guard into one of ours.
@@ -272,116 +256,4 @@ export function takenName(requested: NameDeclaration, row: number, owner: NameOw
       : {}),
     ...(owner && owner.state !== 'held' ? { state: owner.state } : {}),
   }
-}
-
-/** In single table inheritance the class that declares the name. */
-export const declaringMetadata = ({ metadata, target }: NameDeclaration): EntityMetadata =>
-  metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
-
-/** The declaration by which the holder took the name; undefined if another DataSource has that entity. */
-export function holderDeclaration(
-  dataSource: DataSource,
-  { holder, holderColumn }: Pick<RefusedName, 'holder' | 'holderColumn'>,
-): NameDeclaration | undefined {
-  return namesIn(dataSource).find(
-    (one) => holderName(one.metadata) === holder && one.text.column.databaseName === holderColumn,
-  )
-}
-
-const NUMBERS: ReadonlySet<string> = new Set(['smallint', 'integer', 'real', 'double precision'])
-
-/** A primary key as the driver gives it, out of JSON or of texts. */
-export function typedKey(metadata: EntityMetadata, key: readonly unknown[]): unknown[] {
-  const root = rootOf(metadata)
-  const { driver } = dataSourceOf(root)
-  return root.primaryColumns.map((column, index) => {
-    const value = key[index]
-    const type = driver.normalizeType(column)
-    if (NUMBERS.has(type)) return Number(value)
-    if (type === 'boolean') return value === true || value === 'true'
-    if (type === 'timestamp with time zone') return new Date(`${String(value)}Z`)
-    if (type === 'timestamp without time zone') return new Date(String(value))
-    return typeof value === 'number' ? String(value) : value
-  })
-}
-
-/** An id map of TypeORM's as texts, in the order of the primary columns. */
-export const entityKeyTexts = (metadata: EntityMetadata, entity: ObjectLiteral): string[] =>
-  textsOfKey(rootOf(metadata).primaryColumns.map((column): unknown => column.getEntityValue(entity)))
-
-/** Tells two keys apart, which `String()` does not for dates. */
-export const textsOfKey = (key: readonly unknown[]): string[] =>
-  key.map((value) => (value instanceof Date && !Number.isNaN(value.getTime()) ? value.toISOString() : String(value)))
-
-/** The unique text of the table of names. */
-export function namesText(dataSource: DataSource): Declaration {
-  const metadata = registry.namesEntity.get(dataSource)
-  const [declaration] = metadata ? tableDeclarations(metadata) : []
-  if (declaration) return declaration
-  throw new DeclarationError(
-    'This DataSource keeps no names. Add Name of typeorm-unique-text/names to its entities, and initialize it.',
-  )
-}
-
-/** Properties of the entity that keeps names, beside its text. */
-const PROPERTIES = ['id', 'namespace', 'holder', 'property', 'key', 'since', 'state', 'until'] as const
-
-export function namesTable(dataSource: DataSource): NamesTable {
-  const { metadata, table } = namesText(dataSource)
-  const nameOf = (property: string): string =>
-    metadata.columns.find(({ propertyPath }) => propertyPath === property)?.databaseName ?? property
-  const columns = Object.fromEntries(PROPERTIES.map((property) => [property, nameOf(property)]))
-  const [text] = table.text
-  const { schema, table: name, hash, number, index, digest } = table
-  return {
-    schema,
-    table: name,
-    columns: { ...columns, text: text?.name ?? 'text', hash, number } as Record<NamesColumn, string>,
-    index,
-    digest,
-  }
-}
-
-/**
- * What the table of names calls the table of an entity: with its schema where that is another than its own. So it does
- * not matter whether a DataSource names the schema of both, or leaves it to `search_path`.
- */
-export function holderName(metadata: EntityMetadata): string {
-  const [schema, home] = [metadata, namesText(dataSourceOf(metadata)).metadata].map(schemaOf)
-  // The point in a name is escaped: `a`.`b.c` is another table than `a.b`.`c`.
-  return [...(schema === home ? [] : [schema]), metadata.tableName]
-    .map((name = '') => name.replaceAll(':', '::').replaceAll('.', ':.'))
-    .join('.')
-}
-
-/** The table of an entity whose rows hold names. */
-export function holderTable(metadata: EntityMetadata): HolderTable {
-  const root = rootOf(metadata)
-  const dataSource = dataSourceOf(root)
-  return {
-    schema: foreignSchema(root),
-    table: root.tableName,
-    holder: holderName(root),
-    primary: root.primaryColumns.map((column) => ({
-      name: column.databaseName,
-      type: dataSource.driver.normalizeType(column),
-    })),
-    names: tableNames(root).map(({ text, namespace, former }) => ({
-      column: text.column.databaseName,
-      namespace,
-      former,
-      normalizer: normalizerLabel(text.normalizer),
-    })),
-    of: namesTable(dataSource),
-  }
-}
-
-const namesOfEntities = new WeakMap<readonly EntityMetadata[], readonly NameDeclaration[]>()
-
-/** Every declaration of names of a DataSource, each once. */
-export function namesIn({ entityMetadatas }: DataSource): readonly NameDeclaration[] {
-  // TypeORM makes a new list on each `initialize()`.
-  const names = namesOfEntities.get(entityMetadatas) ?? [...new Set(entityMetadatas.flatMap(tableNames))]
-  namesOfEntities.set(entityMetadatas, names)
-  return names
 }

@@ -1,7 +1,7 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
--- It gives rows the names in "handle", "nick", and takes those they had.
+-- It makes rows hold the names in "handle", "nick", and releases those they had.
 -- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
 -- "holder":"users", "primary":[{"name":"id","type":"integer"}],
 -- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
@@ -406,7 +406,7 @@ END
 $guard$;
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
--- It takes the names in "handle", "nick" from rows that go.
+-- It releases the names in "handle", "nick" of rows that are deleted.
 #variable_conflict use_variable
 DECLARE
   gone pg_catalog.int8[];

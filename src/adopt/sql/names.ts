@@ -36,11 +36,14 @@ export interface NamedTable extends OrderedTable {
   readonly names: string
 }
 
-/** Rows that go into it are claimed for, and go out again: a client may not write a held name, a trigger may. */
+/**
+ * The command inserts rows here. A trigger of the batch runs as the table's owner, who may write held names: it claims the
+ * names of these rows and empties the batch.
+ */
 const batchOf = (on: Adopting): string => objectOf(on, 'batch')
-/** Rows that are to be looked at again, by `key`, in the order of `seq`; `kind` is `locked`, `clash` or `refused`. */
+/** Rows that are to be looked at again, by `key`, in the order of `seq`; `kind` is `busy`, `clash` or `refused`. */
 const leftRowsOf = (on: Adopting): string => objectOf(on, 'left')
-/** What goes into it says which names are taken from all rows of the table: those whose id is after `low`, to `high`. */
+/** The command inserts ranges of ids here. A trigger releases the names of the table's rows after `low`, to `high`. */
 const releasedOf = (on: Adopting): string => objectOf(on, 'released')
 const FUNCTIONS = ['claim', 'release'] as const
 
@@ -108,7 +111,7 @@ END
 `
 }
 
-/** Takes names from all rows of the table: those with an id after $1, to $2, in the state $3, or in any. */
+/** Releases names of the table's rows: those with an id after $1, to $2, in the state $3, or in any. */
 export const releaseNamesOf = (on: NamedTable): string =>
   `INSERT INTO ${releasedOf(on)} (low, high, state) VALUES ($1::pg_catalog.int8, $2::pg_catalog.int8, $3::pg_catalog.text)`
 
@@ -180,9 +183,9 @@ export const lockRows = (on: NamedTable, limit: number, after: boolean): string 
   lockInOrder(on, nameTexts(on), withinKeys(on, 1, after), limit)
 
 /** Notes rows that were passed over: $1 are the spots of the others, then come the keys as above. */
-export const noteLocked = (on: NamedTable, after: boolean): string =>
+export const noteBusy = (on: NamedTable, after: boolean): string =>
   `INSERT INTO ${leftRowsOf(on)} (key, kind)
-SELECT ${holderKey(on.holder, 't')}, 'locked' FROM ${own(on)}
+SELECT ${holderKey(on.holder, 't')}, 'busy' FROM ${own(on)}
  WHERE ${[...withinKeys(on, 2, after), 't.ctid OPERATOR(pg_catalog.<>) ALL ($1::pg_catalog.tid[])'].join(' AND ')}`
 
 /** Claims the names of the rows at the spots $1, which are locked. Clashes are noted. */
@@ -220,7 +223,7 @@ export const lastNote = (on: NamedTable): string =>
   `SELECT coalesce(pg_catalog.max(l.seq), 0)::pg_catalog.text AS seq FROM ${leftRowsOf(on)} AS l`
 
 /** Takes the first notes up to $1, of which at most $2. */
-export const takeNotes = (on: NamedTable): string => {
+export const popNotes = (on: NamedTable): string => {
   const left = leftRowsOf(on)
   return `WITH taken AS (DELETE FROM ${left} AS l WHERE l.seq OPERATOR(pg_catalog.=) ANY (ARRAY(
   SELECT o.seq FROM ${left} AS o WHERE o.seq OPERATOR(pg_catalog.<=) $1::pg_catalog.int8 ORDER BY o.seq LIMIT $2::pg_catalog.int8))
@@ -238,7 +241,7 @@ export const lockKeys = (on: NamedTable): string =>
 /** Notes rows with the keys $1, as JSON, where there are such rows. */
 export const noteKeys = (on: NamedTable): string =>
   `INSERT INTO ${leftRowsOf(on)} (key, kind)
-SELECT l.key, 'locked' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
+SELECT l.key, 'busy' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
  WHERE EXISTS (SELECT FROM ${own(on)} WHERE ${joinedByKey(on)})`
 
 /** The first rows that are left of each kind. */

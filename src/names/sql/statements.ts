@@ -15,16 +15,9 @@ import {
 } from '../../sql/names'
 import { equal, op } from '../../sql/text-table'
 import { type SpatialColumn, toGeoJson } from '../../sql/types'
-import {
-  declaringMetadata,
-  holderDeclaration,
-  holderTable,
-  idOf,
-  namesIn,
-  namesTable,
-  namesText,
-} from '../../typeorm/refusals'
+import { idOf } from '../../typeorm/refusals'
 import type { HolderEntity } from '../../calls/names'
+import { declaringMetadata, holderDeclaration, holderTable, namesIn, namesTable, namesText } from '../../registry/names'
 
 /** Who holds a name. */
 interface FoundName {

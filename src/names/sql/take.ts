@@ -18,11 +18,14 @@ import {
   refuseOtherHolder,
   standingRow,
   transition,
+  becomesHeld,
+  columnsToInsert,
+  hashed,
+  isFree,
+  onConflict,
 } from '../../sql/names'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
-import { becomesHeld, columnsToInsert, hashed, isFree, onConflict } from '../../triggers/names'
-
 /** Each round locks the conflicting rows of a name; others can change them in between only so often. */
 const CLAIM_ROUNDS = 16
 
@@ -75,7 +78,7 @@ END
  * AFTER INSERT into a table of rows that have the keys and names of the holder's: these rows, which are locked, hold the
  * names that they have.
  *
- * @param note notes, in place of an error, that `one` wants the name with the id `found_id`
+ * @param note SQL that records the clash of `one` with the name `found_id`, in place of an error
  * @param clear what is done at the end
  */
 export const claimBody = (holder: HolderTable, note: string, clear: string): string => `${DECLARATIONS}
@@ -146,7 +149,7 @@ const refuseOne = (holder: HolderTable): string => {
           refused := pg_catalog.array_append(refused, refusal);`
 }
 
-/** Not a row that had this name before, and has waited for an adoption to claim it: that tells who holds it. */
+/** A row that had this name before, and whose names are not claimed yet, is not refused: `adopt` reports it. */
 const refuseChanged = (holder: HolderTable): string => `
           IF ${equal('TG_OP', `'UPDATE'`)} THEN
             EXIT WHEN EXISTS (

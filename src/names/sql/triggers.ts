@@ -22,7 +22,7 @@ import {
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
 import { type Firing, type Trigger, TRIGGER_MARK, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
-import { directName, HOLDER_SET } from '../../triggers/names'
+import { HOLDER_SET } from '../../triggers/names'
 import { claimOldNames, takeBody } from './take'
 
 /** Raised when a change of what the triggers do makes an installed set wrong. */
@@ -50,9 +50,13 @@ export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSe
       {
         name: take,
         body: takeBody(holder, adopting),
-        says: `gives rows the names in ${columns}, and takes those they had.`,
+        says: `makes rows hold the names in ${columns}, and releases those they had.`,
       },
-      { name: give, body: giveBody(holder, adopting), says: `takes the names in ${columns} from rows that go.` },
+      {
+        name: give,
+        body: giveBody(holder, adopting),
+        says: `releases the names in ${columns} of rows that are deleted.`,
+      },
     ],
     triggers: (home) => triggersOf({ ...holder, schema: home }, take, give),
     note: {
@@ -177,7 +181,7 @@ const DIRECT_PROTOCOL_VERSION = 1
  * do there, as any other that is at work, is deeper than the statement of a client.
  */
 export function namesGuard(names: NamesTable): TriggerSet {
-  const runs = directName(names, 'refuse')
+  const runs = namedSet(names.table, 'refuse')
   return triggerSet({
     kind: 'names',
     name: 'direct',
@@ -198,7 +202,7 @@ function refusals(names: NamesTable, runs: string): Trigger[] {
   const trigger = (event: Firing['events'][number], firing: Pick<Firing, 'time' | 'each' | 'when'>): Trigger =>
     triggerOn(
       { schema: names.schema, name: names.table },
-      { name: directName(names, event), events: [event], runs, ...firing },
+      { name: namedSet(names.table, event), events: [event], runs, ...firing },
     )
   return [
     ...(['insert', 'update', 'delete'] as const).map((event) => trigger(event, { time: 'BEFORE', when: [DIRECT] })),

@@ -12,11 +12,11 @@ import { describe, expect, test } from 'vitest'
 import { DeclarationError, TextRejectedError, UniqueText } from '../../../src'
 import { Name, UniqueName, type UniqueNameOptions, uniqueNameSchema } from '../../../src/names'
 import { lowerCase, normalizer, trim } from '../../../src/text'
-import { holderName } from '../../../src/typeorm/refusals'
 import { useDatabase } from '../../support/database'
 import { embedded, entity, uniqueName } from '../../support/entity'
 import { generate } from '../../support/generated'
 import { rejection } from '../../support/ledger'
+import { holderName } from '../../../src/registry/names'
 
 const db = useDatabase()
 

@@ -1,7 +1,7 @@
 import { DataSource, type EntityMetadata, EntitySchema } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { UnsupportedDatabaseError, uniqueTextSchema, withUniqueText } from '../../../src'
-import { INTERNALS, requireInternals, requireServer } from '../../../src/registry/typeorm'
+import { INTERNALS, requireInternals, requireServer } from '../../../src/registry/internals'
 
 const Page = new EntitySchema(
   uniqueTextSchema<{ id: number; parent: unknown }>(

@@ -24,8 +24,6 @@ import {
   findTextHolder,
   guardError,
   isOfSchema,
-  namesIn,
-  namesTable,
   type QueryRows,
   refusedPartition,
   type RefusedText,
@@ -33,9 +31,10 @@ import {
   takenError,
   takenNamesError,
   type TextHolder,
-  UNKNOWN,
+  UNKNOWN_HOLDER,
 } from './refusals'
 import { Deciding } from './seen-tables'
+import { namesIn, namesTable } from '../registry/names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
 
@@ -177,8 +176,8 @@ async function explainText(failure: Error, { dataSource, queryRunner, rows }: Fa
   const holder = await askNow(refused, queryRunner, rows)
   const collision = holder && collisionError(refused, holder)
   if (collision) return { error: asQueryFailedError(collision, failure) }
-  if (holder?.isFree) return { error: failure }
-  const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN), failure)
+  if (holder?.isOtherText) return { error: failure }
+  const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN_HOLDER), failure)
   return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
 }
 
@@ -231,7 +230,7 @@ async function askNow(
 
 /** `save` and `transaction` roll back before their caller hears of the error: it is complete by then. */
 async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promise<void> {
-  const holder = await findTextHolder(refused, rows).catch(() => UNKNOWN)
+  const holder = await findTextHolder(refused, rows).catch(() => UNKNOWN_HOLDER)
   const collision = collisionError(refused, holder)
   if (collision) {
     // The error that was thrown already turns out to be another one.
@@ -266,7 +265,7 @@ export async function takenTextError(
     const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
     if (!refused) continue
     const holder = await findTextHolder(refused, query)
-    return holder.isFree ? undefined : takenError(refused, holder)
+    return holder.isOtherText ? undefined : takenError(refused, holder)
   }
   return undefined
 }

@@ -1,0 +1,203 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { DeclarationError, DuplicateTextError, TextRejectedError } from '../errors'
+import { checkOptions, NO_OPTIONS } from '../options'
+import type { StoredRow } from '../sql/find'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { type BatchRules, findQuery, groupBy, inBatches } from './batches'
+import { CALL_RULES, type FindOneByTextOptions, type GivenValues, type Naming } from './call-options'
+import { type Arrival, type CallCoalescer, coalescerOf } from './coalescer'
+import { type EntityText, type ReadyText, entityTextOf, readyText } from './entity-text'
+import { finish, hydrate, isEntityOfClass, relationsToLoad } from './hydrate'
+import { type RowValues, rowValues } from './row-values'
+import { statementsOf } from './statements'
+import { pathsBeside, requireObject } from './values'
+
+/**
+ * The row that holds the text, or undefined.
+ *
+ * @throws DuplicateTextError if there are several
+ * @throws TransactionAbortedError if there are several in the transaction's snapshot only
+ */
+export async function find(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const rows = await session.rows(statementsOf(entityText, row.others).find, row.key)
+  return rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
+}
+
+/** Returns the one that still exists of several rows that were seen. */
+export async function theOne(
+  session: Session,
+  entityText: ReadyText,
+  row: RowValues,
+  rows: StoredRow[],
+): Promise<StoredRow | undefined> {
+  let standing = rows
+  // Above READ COMMITTED a transaction that inserts a text sees it beside the row that held it in its snapshot and that
+  // others have deleted since, as with any unique index. A lock looks at what stands now, and fails with 40001.
+  if (session.inTransaction) {
+    try {
+      standing = await session.rowsOrRollBack(statementsOf(entityText, row.others).findStanding, row.key)
+    } catch (error) {
+      // A role that may not lock rows gets the rows that it sees.
+      if (serverError(error)?.code !== SQLSTATE.insufficientPrivilege) throw error
+    }
+  }
+  if (standing.length <= 1) return standing[0]
+  const { metadata, select, declaration } = entityText
+  const ids = standing.map(({ columns }) =>
+    Object.fromEntries(
+      metadata.primaryColumns.map((column) => [column.propertyPath, columns[select.indexOf(column)] ?? null]),
+    ),
+  )
+  throw new DuplicateTextError(declaration.name, ids)
+}
+
+/** This look-up has no inputs with positions, and creates nothing. */
+const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
+
+/**
+ * Returns the rows that hold the texts, keyed by the identity of each input. Looks them up in batches.
+ *
+ * @throws DuplicateTextError, and what turning a value of the scope into text throws
+ */
+export async function findRows(
+  session: Session,
+  entityText: ReadyText,
+  rows: readonly RowValues[],
+): Promise<ReadonlyMap<string, StoredRow>> {
+  const requested = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
+  const distinct = [...requested.values()].map((row) => ({ ...UNASKED, row }))
+  const rules: BatchRules = { entityText }
+  const found = new Map<string, StoredRow>()
+  const batches = inBatches(rules, distinct, (_, error) => {
+    throw error
+  })
+  for (const { items, alone } of batches) {
+    const query = alone ? undefined : findQuery(rules, items)
+    const stored = query ? await session.rowsOrRollBack(query.statement, query.values) : []
+    const answers = groupBy(stored, ({ index }) => index)
+    for (const [index, { row }] of items.entries()) {
+      const [first, another] = answers.get(index) ?? []
+      const one = alone || another ? await find(session, entityText, row) : first
+      if (one) found.set(row.identity, one)
+    }
+  }
+  return found
+}
+
+/** @throws DeclarationError if no row can be deleted softly and hold its text */
+export function requireDeleteDate({ metadata, declaration }: EntityText, option: string): void {
+  const where = `The option "${option}" of a call for "${declaration.name}" of ${metadata.name}`
+  if (!metadata.deleteDateColumn) {
+    throw new DeclarationError(`${where} needs a @DeleteDateColumn, and there is none. Leave the option out.`)
+  }
+  if (declaration.table.deleted !== undefined) {
+    throw new DeclarationError(`${where}: with ignoreDeleted a deleted row holds no text. Leave the option out.`)
+  }
+}
+
+/** The row was found, and is deleted softly. */
+export function isDeleted({ metadata, declaration, select }: EntityText, { created, columns }: StoredRow): boolean {
+  const { deleteDateColumn } = metadata
+  if (created || !deleteDateColumn || declaration.table.deleted !== undefined) return false
+  const index = select.indexOf(deleteDateColumn)
+  // The delete date is the last column if it is not selected otherwise.
+  return (columns[index === -1 ? columns.length - 1 : index] ?? null) !== null
+}
+
+/**
+ * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
+ * text that the normalizer refuses, and none holds null. A row that is deleted softly is found only with the option
+ * `withDeleted`, as with `find`.
+ *
+ * @param values text and scope, and nothing else
+ *
+ * @example
+ * const page = await findOneByText(manager, Page, { url: 'http://example.com/' })
+ *
+ * @throws TextRejectedError only for a value that is not a string, such as a number or a missing property
+ * @throws SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
+ * @throws DeclarationError also for a property that is neither text nor scope
+ */
+export async function findOneByText<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
+): Promise<Entity | null> {
+  checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
+  const entityText = entityTextOf(manager, entity, options.by)
+  const { withDeleted = false } = options
+  if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
+  const load = relationsToLoad(entityText, options)
+  refuseOtherProperties(entityText, values)
+  const row = lookedUp(entityText, values)
+  if (!row) return null
+  const mode = options.replica ? 'slave' : 'master'
+  const session = await openSession(manager, mode)
+  try {
+    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), {
+      manager,
+      row,
+      missing: 'nothing',
+    })
+    if (!found || !isEntityOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
+    const loaded = hydrate(entityText, session, found) as Entity
+    await finish(session, entityText, [{ entity: loaded, created: false }], load)
+    return loaded
+  } finally {
+    await session.close()
+  }
+}
+
+async function foundRow(
+  session: Session,
+  entityText: EntityText,
+  coalescer: CallCoalescer,
+  arrival: Arrival,
+): Promise<StoredRow | null | undefined> {
+  const waits = coalescer.enter(arrival)
+  const answer = waits && (await waits)
+  if (answer?.stored !== undefined) return answer.stored
+  try {
+    return await find(session, await readyText(session, entityText), arrival.row)
+  } finally {
+    coalescer.leave(answer, true)
+  }
+}
+
+/** @returns undefined for a text that no row can hold */
+function lookedUp(entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
+  try {
+    return rowValues(entityText, values)
+  } catch (error) {
+    if (!(error instanceof TextRejectedError)) throw error
+    const { text } = entityText.declaration
+    for (const { column, transformed } of text) {
+      const given: unknown = column.getEntityValue(values)
+      const isText = given === undefined ? text.length > 1 : given === null || typeof given === 'string' || transformed
+      // A value that is not a string is a mistake in the program, not in its data.
+      if (!isText) throw error
+    }
+    return undefined
+  }
+}
+
+/** Ignoring a condition would return a row that the caller did not ask for. */
+function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): void {
+  requireObject(entityText, values)
+  const { declaration, metadata } = entityText
+  const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
+  const others = pathsBeside(metadata, key, values)
+  if (others.length === 0) return
+  const list = others.map((name) => `"${name}"`).join(', ')
+  throw new DeclarationError(
+    `findOneByText() looks a row of ${metadata.name} up by "${declaration.name}" alone. ` +
+      `Leave out ${list}, or use TypeORM's findOneBy().`,
+  )
+}
