@@ -22,7 +22,8 @@ export function makeScopes(table: NumberTable, counted: boolean = table.count): 
     '0::pg_catalog.int2 AS part',
     `${counted ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
   ]
-  const group = by.length === 0 ? '' : ` GROUP BY ${by.join(', ')}`
+  // Without rows there is no scope, also where the whole table is one: a restore of data brings all rows of this table.
+  const group = by.length === 0 ? ` HAVING pg_catalog.count(*) ${op('>')} 0` : ` GROUP BY ${by.join(', ')}`
   const grantee = `CASE WHEN a.grantee ${EQUALS} 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END`
   const is = (row: string, name: string): string => `${row}.oid ${EQUALS} ${literal(name)}::pg_catalog.regclass`
   return `DO ${dollarQuote(`

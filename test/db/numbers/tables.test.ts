@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { makeScopes } from '../../../src/triggers/numbers'
+import { scopesName } from '../../../src/sql/numbers'
 import { plainName } from '../../../src/sql/identifier'
 import { numberTriggers } from '../../../src/numbers/sql/triggers'
 import { copyIn } from '../../stress/copy-in'
@@ -82,6 +83,16 @@ test('without a scope the whole table is numbered', async () => {
   await untilBlocked(client)
   await first.query('rollback')
   expect((await waiting).rows).toEqual([{ number: 4 }])
+})
+
+test('without a scope a new table has no row for it, so that one that is restored finds no other', async () => {
+  const table = countedTable({ scope: [] })
+  await createNumberedTable(client, table)
+  const scopes = async (): Promise<unknown> => (await client.query(`select n from ${scopesName(table)}`)).rows
+  expect(await scopes()).toEqual([])
+  await client.query('insert into comment (tenant) values (1), (2)')
+  await client.query(makeScopes(table))
+  expect(await scopes()).toEqual([{ n: '2' }])
 })
 
 test('two numbers of one table do not disturb each other', async () => {
