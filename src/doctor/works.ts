@@ -245,18 +245,26 @@ const plain = (value: string | null): string | undefined => value?.replaceAll(/[
  * What contradicts an entity in its own columns, indexes and primary key: `migration:generate` leaves these to TypeORM.
  * An entity of the user's is examined for its primary key alone, by which the doctor reads.
  */
-export function ownDrift(metadata: EntityMetadata, { columns, indexes }: TableState): Finding[] {
+export function ownDrift(metadata: EntityMetadata, { columns, indexes, checks }: TableState): Finding[] {
   const primary = indexes.find((one) => one.primary)?.columns ?? []
   const declared = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const key = declared.every((name) => primary.includes(name))
     ? []
     : [{ kind: 'different', object: 'table', name: metadata.tableName, detail: 'it has another primary key' } as const]
   if (!tableDeclarations(metadata).some(({ table }) => OUR_INDEXES.has(table.index))) return key
-  const ofTexts = new Set(tableDeclarations(metadata).flatMap(({ table }) => [table.hash, table.number, table.chained]))
-  const missing = metadata.indices
+  const ofTexts = new Set(
+    tableDeclarations(metadata).flatMap(({ table }) => [table.hash, table.number, table.chained, table.check]),
+  )
+  const ofIndexes = metadata.indices
     .filter(({ isUnique, synchronize }) => !isUnique && synchronize)
-    .filter(({ name }) => !indexes.some((one) => one.name === name && one.valid))
-    .map(({ name }): Finding => ({ kind: 'missing', object: 'index', name }))
+    .flatMap(({ name, columns: wanted }): Finding[] => {
+      const found = indexes.find((one) => one.name === name && one.valid)
+      const isSame = found?.columns.join() === wanted.map(({ databaseName }) => databaseName).join()
+      return isSame ? [] : [{ kind: found ? 'different' : 'missing', object: 'index', name }]
+    })
+  const ofChecks = metadata.checks
+    .filter(({ name }) => !ofTexts.has(name) && !checks.some((one) => one.name === name))
+    .map(({ name }): Finding => ({ kind: 'missing', object: 'check', name }))
   const different = columns.flatMap((found): Finding[] => {
     const column = metadata.columns.find(({ databaseName }) => databaseName === found.name)
     if (!column || ofTexts.has(found.name) || column.isGenerated) return []
@@ -266,5 +274,5 @@ export function ownDrift(metadata: EntityMetadata, { columns, indexes }: TableSt
       found.nullable && !column.isNullable ? 'it may be NULL' : isSame ? undefined : 'it has another default'
     return detail === undefined ? [] : [{ kind: 'different', object: 'column', name: found.name, detail }]
   })
-  return [...key, ...missing, ...different]
+  return [...key, ...ofIndexes, ...ofChecks, ...different]
 }

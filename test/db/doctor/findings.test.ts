@@ -151,6 +151,7 @@ describe('texts', () => {
     expect(await told()).toMatchInlineSnapshot(`
       [
         "Url.url check.missing 1; NAME",
+        "Url check.missing 1; url_parts_check",
         "Url.url text.unnormalized 1; {"id":3}",
       ]
     `)

@@ -275,6 +275,11 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     ['the table of names without its unique index', `drop index names_unique_index`, 'Name.text index.missing'],
     ['the table of names without the index of holders', `drop index names_holder_index`, 'Name index.missing'],
     [
+      'an index of holders over another column',
+      'drop index names_holder_index; create index names_holder_index on names (holder)',
+      'Name index.different',
+    ],
+    [
       'the table of names without its primary key',
       `alter table names drop constraint {key names}`,
       'Name table.different',
@@ -364,6 +369,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
       `alter table once_tokens disable trigger user`,
       'OnceToken.token guard.disabled',
     ],
+    ['URLs without the check of their parts', 'alter table urls drop constraint url_parts_check', 'Url check.missing'],
   ],
 }
 

@@ -6,6 +6,7 @@ import { findOrCreateMany, UniqueText } from '../../../src'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { Name } from '../../../src/names'
 import { OnceToken } from '../../../src/once'
+import { Url } from '../../../src/url'
 import { createDatabase, dropDatabase, inDatabase } from '../../support/databases'
 import { generate, migrate } from '../../support/generated'
 import { Comment, fill, ENTITIES, Organization, Page, Person, Scoped, Soft, Ticket, User, Visit } from './entities'
@@ -23,7 +24,7 @@ export const ABOUT = {
   texts: [Page, Visit, Scoped, Soft, Person],
   names: [User, Organization, Name],
   numbers: [Comment, Ticket],
-  tokens: [OnceToken],
+  tokens: [OnceToken, Url],
   parts: [Shard],
 } as const
 
