@@ -63,6 +63,8 @@ interface NamesState extends WorkState {
   readonly upTo?: readonly string[]
   /** It has come to the end of the table once. */
   readonly swept?: boolean
+  /** The rows had their names before, and have lost some. */
+  readonly lost?: boolean
 }
 
 /** A row that this session has locked, with its key and its texts. */
@@ -191,7 +193,7 @@ class NamesWork implements Work {
     }
     await this.refuseNulls(session)
     await makeNamesTable(session, this.metadata, on.owner)
-    await beginState(run, this, { made: false })
+    await beginState(run, this, { made: false, lost: this.stands === 'ready' })
     await session.all(createClaims(on))
     if (this.stands === 'none') await this.releaseFound(session, 'held')
     return await session.locked({ on, step: 'begin', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
@@ -236,7 +238,8 @@ class NamesWork implements Work {
     }
     await session.query(analyzeNames(on))
     for (let rounds = 1; (await this.claimLeft(run)) > 0; rounds += 1) await session.rest(rounds)
-    await this.refuseLeft(session)
+    const left = state?.lost === true ? undefined : await this.findLeft(session)
+    if (left) throw left
     return await goOn(session, on, 'index')
   }
 
@@ -429,11 +432,11 @@ class NamesWork implements Work {
     return new Map(rows.map(({ kind, notes }) => [kind, Number(notes)]))
   }
 
-  /** @throws AdoptionError where a name is held by another row, or the normalizer refuses one */
-  private async refuseLeft(session: AdoptSession): Promise<void> {
+  /** @returns what a person has to decide: a name is held by another row, or the normalizer refuses one */
+  private async findLeft(session: AdoptSession): Promise<AdoptionError | undefined> {
     const { on } = this
     const left = await this.countLeft(session)
-    if (left.size === 0) return
+    if (left.size === 0) return undefined
     const first = await session.query<LeftName>(readLeft(on, KEYS_NAMED))
     const told: string[] = []
     const clashes = first.filter(({ kind }) => kind === 'clash')
@@ -455,7 +458,7 @@ class NamesWork implements Work {
           `them as they are with --refused keep.`,
       )
     }
-    throw new AdoptionError('refused', `${told.join(' ')} Then run this again.`)
+    return new AdoptionError('refused', `${told.join(' ')} Then run this again.`)
   }
 
   /**
@@ -483,13 +486,16 @@ class NamesWork implements Work {
     })
   }
 
+  /** An application whose rows have lost names does not wait for what a person decides: it is told at the end. */
   async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
+    const left = await this.findLeft(session)
     await session.patiently('clean', async () => {
       await session.all(dropClaims(on))
       await session.query(forgetState(on), [on.table.guard])
     })
     await session.query(analyzeNames(on))
+    if (left) throw left
     return 'done'
   }
 

@@ -81,7 +81,10 @@ const CODES = {
     'error',
     'Run typeorm-unique-text adopt for these names, while the application runs: it gives them back, and names rows whose name another row has. In a partitioned table, change each name to another one and back, by two UPDATEs.',
   ],
-  'name.untrue': ['error', 'Delete these rows of the table of names, with session_replication_role = replica.'],
+  'name.untrue': [
+    'error',
+    'Where name.missing is found too, follow its advice first, and run the doctor again: these rows may have gone to their holders by then. Delete those that are left from the table of names, with session_replication_role = replica.',
+  ],
   'number.missing': ['error', 'Run migration:generate and migration:run, which number rows that have no number.'],
   'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],
   'count.wrong': [

@@ -4,7 +4,7 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
 import { adoptWith } from '../../../src/adopt/adopt'
-import { doctor } from '../../../src/doctor'
+import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { findHolder, Name, rename, UniqueName, type UniqueNameOptions } from '../../../src/names'
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
@@ -121,11 +121,39 @@ test('names that the table of names has lost come back, all but one that another
     message: expect.stringContaining('1 rows of "public"."users" have a name that another row has: handle [3]'),
   })
   expect(await isMissing()).toMatchObject([{ count: 1, keys: [{ id: 3 }] }])
-  await client.query(`update users set handle = 'third' where id = 3`)
-  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: false })
+  // The application goes on meanwhile.
+  expect(await findHolder(dataSource.manager, 'handle', 'name 17')).toMatchObject({ id: { id: 17 } })
+  expect((await generate(dataSource)).up).toEqual([])
+  await rename(dataSource.manager, User, 3, { handle: 'third' })
   expect((await doctor(dataSource)).findings).toEqual([])
   expect((await generate(dataSource)).up).toEqual([])
   expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: true, locks: [] })
+})
+
+test('the advice for names that rows have exchanged behind the triggers leaves none out', async () => {
+  await fillUsers(3)
+  const User = userOf()
+  const dataSource = await open(User)
+  await adopt(dataSource, User)
+  await client.query(`begin; set local session_replication_role = replica;
+    update users set handle = 'name ' || case id when 1 then 2 else 1 end where id < 3;
+    update users set handle = 'other' where id = 3; commit`)
+  const found = async (): Promise<DoctorFinding[]> =>
+    (await doctor(dataSource)).findings.filter(({ severity }) => severity === 'error')
+  const advice = (await found()).map(({ code, next }) => [code, next])
+  expect(advice).toEqual([
+    ['name.missing', expect.stringMatching(/^Run typeorm-unique-text adopt/)],
+    [
+      'name.untrue',
+      expect.stringMatching(/^Where name.missing is found too, follow its advice first, and run the doctor/),
+    ],
+  ])
+  await adopt(dataSource, User)
+  const [left, ...more] = await found()
+  expect([left?.code, left?.count, more]).toEqual(['name.untrue', 1, []])
+  await client.query(`begin; set local session_replication_role = replica;
+    delete from names where id = ${String(left?.keys[0]?.['id'])}; commit`)
+  expect(await found()).toEqual([])
 })
 
 test('names come back where their table is gone', async () => {
