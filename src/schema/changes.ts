@@ -24,8 +24,8 @@ import type { InstalledTriggers, TableState } from '../sql/catalog'
 import { renameIn } from '../sql/identifier'
 import type { TextRows, TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
-import type { GuardNote } from '../triggers/guard'
-import { guardNotesOf, OTHER_DECLARATION } from '../triggers/plan'
+import { type GuardNote, guardsOf } from '../triggers/guard'
+import { guardNotesOf, hasNamesakes, OTHER_DECLARATION } from '../triggers/plan'
 import { findDrift, indexOf, OTHER_ORDER, OTHER_ROWS, workDrift } from './readiness'
 import { type ColumnPair, compareRows, dropRules, rebuild, renormalized, setColumnPairs } from './rows'
 import {
@@ -89,14 +89,22 @@ export async function changeDeclarations(on: ChangingTable, installed: Installed
   const left: Change[] = []
   for (const declaration of declarations) {
     const note = had.get(declaration)
-    left.push(...(await change(on, declaration, note ? rows(note, declaration) : unnoted.get(declaration)?.before)))
+    const before = note ? rows(note, declaration) : unnoted.get(declaration)?.before
+    const isOthers = note !== undefined && guardsOf(declaration.table).some((set) => hasNamesakes(set, note, installed))
+    left.push(...(await change(on, declaration, before, isOthers)))
   }
   const kept = new Set(had.values())
   for (const note of notes.filter((one) => !kept.has(one))) await dropRules(on, rows(note))
   return left
 }
 
-async function change(on: ChangingTable, declaration: Declaration, noted: RowsBefore | undefined): Promise<Change[]> {
+/** @param isOthers other columns have taken the names of those that the guard looked after */
+async function change(
+  on: ChangingTable,
+  declaration: Declaration,
+  noted: RowsBefore | undefined,
+  isOthers: boolean,
+): Promise<Change[]> {
   const { table: after, text } = declaration
   for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
   await keepDeleteDate(on.queryRunner, after, declaration, on.table)
@@ -110,7 +118,7 @@ async function change(on: ChangingTable, declaration: Declaration, noted: RowsBe
   }
   const { texts, held, normalizers } = compareRows(before, before.digestName, after)
   const isSame = !texts && !held && normalizers.length === 0 && renormalized(after, before).length === 0
-  if (!isWhole(on, before) || !isSame) return await rebuild(on, declaration, before)
+  if (isOthers || !isWhole(on, before) || !isSame) return await rebuild(on, declaration, before)
   await changeComments(on, declaration)
   await renameConstraints(on, before, after)
   return []

@@ -15,11 +15,20 @@ import {
   requireColumn,
 } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
+import { qualified } from '../sql/identifier'
 import { type TextRows, textRules } from '../sql/text-table'
 import type { RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
-import { installedFunction, isSameNote, LACKS_TRIGGER, notesOf, removedRows, tableDifference } from '../triggers/plan'
+import {
+  hasNamesakes,
+  installedFunction,
+  isSameNote,
+  LACKS_TRIGGER,
+  notesOf,
+  removedRows,
+  tableDifference,
+} from '../triggers/plan'
 import {
   adoptInstead,
   rebuildRows,
@@ -51,8 +60,8 @@ export interface RowsPlan {
 
 interface PlannedChange extends RowsChange {
   readonly work: TriggerWork
-  /** What the set was until now. */
-  readonly before?: TriggerNote | undefined
+  /** `adopt` does it too. */
+  readonly adoptable?: boolean
 }
 
 /** @returns what to do if the table exists already */
@@ -63,7 +72,8 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   const from = { ...entityTable(metadata), primary }
   const changes = works.flatMap((work) => {
     const before = had.get(work)
-    return changeOf(work, before, installed).map((change) => ({ ...change, work, before }))
+    const adoptable = before === undefined || before.adopting === true || lacksWritten(work.set, installed)
+    return changeOf(work, before, installed).map((change) => ({ ...change, work, adoptable }))
   })
   return {
     changes,
@@ -86,15 +96,22 @@ function changeOf(
   installed: InstalledTriggers,
 ): RowsChange[] {
   if (!rows) return []
-  // Without all of its triggers nobody knows what was written meanwhile.
   if (!before || before.adopting === true) return [rows]
-  if (!hasAllTriggers(installed)) return [rows.again?.(before) ?? rows]
+  if (hasStrayed(set, before, installed)) return [rows.again?.(before) ?? rows]
   if (isNotedAlike(set, installed)) {
     const install = changeOfTables(rows, set, installed)
     return install ? [{ install }] : []
   }
   return [rows.follow?.(before) ?? rows]
 }
+
+/** Without all of its triggers, as its own columns have them, nobody knows what was written meanwhile. */
+const hasStrayed = (set: TriggerSet, before: TriggerNote, installed: InstalledTriggers): boolean =>
+  !hasAllTriggers(installed) || lacksWritten(set, installed) || hasNamesakes(set, before, installed)
+
+/** The table that the triggers write to is gone, as where a restore has left it out, and with it what it said of rows. */
+const lacksWritten = ({ writes }: TriggerSet, { homes }: InstalledTriggers): boolean =>
+  writes !== undefined && homes[qualified(writes.schema, writes.name)] === null
 
 function isNotedAlike({ functions: [first] }: TriggerSet, installed: InstalledTriggers): boolean {
   const found = first && installedFunction(installed, first)
@@ -128,13 +145,12 @@ export async function refuseLargeTable(on: ChangingTable, { changes }: RowsPlan)
       isOfRows && (work.set.kind !== 'names' || Object.values(work.set.columns).some((name) => hasColumn(on, name)))
     )
   })
-  for (const { work, before } of onRows) {
+  for (const { work, adoptable } of onRows) {
     const names = work.set.kind === 'names' ? tableNames(on.metadata) : undefined
     const property = names?.[0]?.name ?? work.set.name
-    const online =
-      (before?.adopting ?? before === undefined)
-        ? adoptInstead({ entity: on.metadata.name, property })
-        : 'No command changes them while others use the table.'
+    const online = adoptable
+      ? adoptInstead({ entity: on.metadata.name, property })
+      : 'No command changes them while others use the table.'
     await emit(on.queryRunner, { up: [refuseLarge(rows, { gives: names ? 'names' : 'numbers', online })], down: [] })
   }
 }
@@ -244,8 +260,11 @@ const NONE = normalizerLabel(toNormalizer(undefined))
 const primaryKey = ({ metadata }: ChangingTable): string[] =>
   metadata.primaryColumns.map(({ databaseName }) => databaseName)
 
-/** Before TypeORM has changed any column. */
-const oldPrimaryKey = ({ table }: ChangingTable): string[] => table.primaryColumns.map(({ name }) => name)
+/** Before TypeORM has changed any column. A restore may have left the key out, and a table may have none yet. */
+function oldPrimaryKey(on: ChangingTable): string[] {
+  const keys = [on.table.primaryColumns.map(({ name }) => name), primaryKey(on).filter((name) => hasColumn(on, name))]
+  return keys.find(({ length }) => length > 0) ?? ['ctid']
+}
 
 /**
  * Makes the rows ready for other rules: index and check go, the hash gets its type. On the way back, which runs from

@@ -430,13 +430,26 @@ export function triggerDifference(
   return firstOf({
     'it runs another function': found.runs.name !== wanted.runs || found.runs.schema !== schema,
     'it fires at another moment': found.type !== wanted.type || found.conditional !== wanted.conditional,
-    'it names other columns': columns !== undefined && JSON.stringify(columns) !== JSON.stringify(found.columns),
+    [NAMES_OTHERS]: columns !== undefined && JSON.stringify(columns) !== JSON.stringify(found.columns),
     // It follows a column that is renamed, and the function that it runs does not.
-    'it compares other columns': compares !== undefined && sorted(compares) !== sorted(found.blocks),
+    [COMPARES_OTHERS]: compares !== undefined && sorted(compares) !== sorted(found.blocks),
     // Another release may have made the same in another way.
     ...(written ? exactDifferences(wanted, found, written) : {}),
   })
 }
+
+const [NAMES_OTHERS, COMPARES_OTHERS] = ['it names other columns', 'it compares other columns'] as const
+
+/**
+ * A trigger is the one that the note tells of, but for its columns: they were renamed, and others have their names by now.
+ * Nobody knows of the rows what these would say.
+ */
+export const hasNamesakes = ({ triggers }: TriggerSet, note: TriggerNote, installed: InstalledTriggers): boolean =>
+  triggers.some((wanted) => {
+    const found = installed.triggers.find(({ name }) => name === wanted.name)
+    const difference = found && note.triggers.includes(wanted.digest) && triggerDifference(wanted, found, installed)
+    return difference === NAMES_OTHERS || difference === COMPARES_OTHERS
+  })
 
 function exactDifferences(
   { name, args, transitions }: TriggerSet['triggers'][number],

@@ -33,8 +33,15 @@ class Post {
 @Entity()
 class Comment extends Post {}
 
+/** Without a scope, so that its table of scopes has one row. */
+@Entity()
+class Ticket {
+  @PrimaryGeneratedColumn() id!: number
+  @NumberWithin({ scope: [], count: true }) number!: number
+}
+
 const ROOT = path.resolve(import.meta.dirname, '../../..')
-const ENTITIES = [Page, User, Name, Post, Comment]
+const ENTITIES = [Page, User, Name, Post, Comment, Ticket]
 const PATIENCE = { timeout: 240_000 }
 const bin = wholePostgres()
 
@@ -84,10 +91,11 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
       await manager.insert(entity, [{ topic: 1 }, { topic: 1 }, { topic: 2 }, { topic: 1 }])
       await manager.softDelete(entity, { topic: 1, number: 2 })
     }
+    await manager.insert(Ticket, [{}, {}])
   }
 
   /** What anybody can see of the promises. */
-  async function seen({ manager }: DataSource): Promise<unknown> {
+  async function seen({ manager }: DataSource): Promise<Record<string, unknown>> {
     const counts = [Post, Comment].map(async (entity) => [
       await countWithin(manager, entity, { topic: 1 }),
       await countWithin(manager, entity, { topic: 2 }),
@@ -100,6 +108,7 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
       taken: await manager.insert(User, { handle: 'ada' }).catch((error: unknown) => (error as { code: string }).code),
       names: (await manager.find(Name, { order: { id: 'ASC' } })).map(({ text, state }) => `${text} ${state}`),
       counts: await Promise.all(counts),
+      tickets: await countWithin(manager, Ticket, {}),
     }
   }
 
@@ -178,6 +187,7 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     expect(await countWithin(to.manager, Comment, { topic: 1 })).toBe(2)
     expect(await recount(to.manager, Post, { topic: 2 })).toBe(1)
     expect(await recount(to.manager, Post)).toBe(3)
+    expect(await recount(to.manager, Ticket)).toBe(2)
     expect(await seen(to)).toEqual(await seen(from))
   })
 
@@ -192,5 +202,19 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     expect(
       await to.manager.insert(User, { handle: 'grace' }).catch((error: unknown) => (error as { code: string }).code),
     ).toBe('TEXT_TAKEN')
+  })
+
+  test.each([
+    ['the table of names', '-T names'],
+    ['indexes and triggers', '--section=pre-data --section=data'],
+  ])('a migration makes what was left out: %s', async (_, options) => {
+    to = await opened(`to ${turn}`, false)
+    expect(await run((commands[0] ?? '').replace('pg_dump', `pg_dump ${options}`))).not.toMatch(/^failed/)
+    await to.synchronize()
+    const held = `select text, holder_key from names where state = 'held' order by text`
+    expect(await to.query(held)).toEqual(await from.query(held))
+    expect(await run(commands[4] ?? '')).toMatch(/0 errors/)
+    const { texts, counts, tickets } = await seen(to)
+    expect(await seen(from)).toMatchObject({ texts, counts, tickets })
   })
 })

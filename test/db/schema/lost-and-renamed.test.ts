@@ -1,0 +1,101 @@
+import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryColumn, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreate, UniqueText } from '../../../src'
+import { doctor } from '../../../src/doctor'
+import { Name, UniqueName } from '../../../src/names'
+import { NumberWithin } from '../../../src/numbers'
+import { trim } from '../../../src/text'
+import { useDatabase } from '../../support/database'
+import { generate, migrate } from '../../support/generated'
+import { STEVENS } from '../../support/md5-collisions'
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column('integer') shop!: number
+  @UniqueText({ scope: ['shop'] }) url!: string
+}
+
+@Entity()
+class Comment {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column('integer') topic!: number
+  @NumberWithin({ scope: ['topic'], count: true }) number!: number
+  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
+}
+
+@Entity('account')
+class Account {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueName({ namespace: 'handle', former: 'reserve' }) handle!: string
+}
+
+@Entity('legacy')
+class Legacy {
+  @PrimaryColumn('integer') id!: number
+  @UniqueText({ normalize: trim() }) url!: string
+}
+
+@Entity('legacy')
+class WithNewKey {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) key!: number
+  @UniqueText({ normalize: trim() }) url!: string
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+
+beforeEach(async () => {
+  dataSource = await db.dataSource([Page, Comment, Account, Name], { dropSchema: true })
+  const { manager } = dataSource
+  for (const url of STEVENS) for (const shop of [1, 2]) await findOrCreate(manager, Page, { shop, url })
+  await manager.insert(Comment, [{ topic: 1 }, { topic: 1 }, { topic: 1 }])
+  await manager.softDelete(Comment, { number: 2 })
+  await manager.insert(Account, [{ handle: 'ada' }, { handle: 'grace' }])
+})
+
+const errors = async (): Promise<unknown> =>
+  (await doctor(dataSource)).findings.filter(({ severity }) => severity === 'error')
+
+describe('a column is renamed, and another takes its name:', () => {
+  test.each([
+    ['the flag of chains', 'page', '"urlHashChained"', 'boolean NOT NULL DEFAULT false', ''],
+    ['the hash number', 'page', '"urlHashNumber"', 'integer NOT NULL DEFAULT 0', ''],
+    ['the delete date of rows that are counted', 'comment', '"deletedAt"', 'timestamptz', ''],
+    ['a number', 'comment', 'number', 'integer', ''],
+    ['a name', 'account', 'handle', 'text', `UPDATE account SET handle = 'other ' || id`],
+  ])('a generated migration makes anew what rows have because of %s', async (_, table, column, type, fill) => {
+    await dataSource.query(`ALTER TABLE ${table} RENAME ${column} TO other; ALTER TABLE ${table} ADD ${column} ${type}`)
+    if (fill) await dataSource.query(fill)
+    await migrate(dataSource)
+    expect(await errors()).toEqual([])
+    expect((await generate(dataSource)).up).toEqual([])
+  })
+
+  test('rows that hold the same text by another scope are named', async () => {
+    await dataSource.query(
+      'ALTER TABLE page RENAME shop TO other; ALTER TABLE page ADD shop integer NOT NULL DEFAULT 1',
+    )
+    await expect(migrate(dataSource)).rejects.toThrow(
+      /these rows of table "page" hold the same text for "url", by primary key \(id\): 1, 2; \d, \d\./,
+    )
+  })
+})
+
+test('a restore has left out the table of names: the migration that makes it gives rows their names', async () => {
+  await dataSource.query('DROP TABLE names')
+  await migrate(dataSource)
+  expect(await errors()).toEqual([])
+  expect((await generate(dataSource)).up).toEqual([])
+  await expect(dataSource.manager.insert(Account, { handle: 'ada' })).rejects.toMatchObject({ code: 'TEXT_TAKEN' })
+})
+
+test.each([
+  ['with the column of its key', Legacy, 'id integer', 'by primary key (id): 7'],
+  ['without it', WithNewKey, 'other integer', 'by primary key (ctid): (0,1)'],
+])('rows of a table that has no primary key yet are named, %s', async (_, entity, column, named) => {
+  const legacy = await db.dataSource([entity], { synchronize: false })
+  await legacy.query(`DROP TABLE IF EXISTS legacy; CREATE TABLE legacy (${column}, url text)`)
+  await legacy.query(`INSERT INTO legacy VALUES (7, 'a')`)
+  await expect(migrate(legacy)).rejects.toThrow(named)
+})
