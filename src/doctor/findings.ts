@@ -83,7 +83,7 @@ const CODES = {
   ],
   'name.untrue': [
     'error',
-    'Where name.missing is found too, follow its advice first, and run the doctor again: these rows may have gone to their holders by then. Delete those that are left from the table of names, with session_replication_role = replica.',
+    'Where name.missing is found too, follow its advice first, and run the doctor again: these rows may have gone to their holders by then. Delete those that are left from the table of names, in one transaction that first disables the named trigger of that table, and in the end enables it. The other triggers must stay on: they keep chains.',
   ],
   'number.missing': ['error', 'Run migration:generate and migration:run, which number rows that have no number.'],
   'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],

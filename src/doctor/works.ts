@@ -9,6 +9,7 @@ import {
 } from '../registry/registry'
 import { type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
+import { namedSet } from '../sql/names'
 import { type NumberTable, scopesName } from '../sql/numbers'
 import { normalizeText } from '../text/normalizer'
 import {
@@ -132,7 +133,7 @@ export async function lookAtHolders(
   for await (const { results } of subject.reader.pages(parts)) {
     for (const result of results) {
       if (result['told'] === 'true') continue
-      tally.add('name.untrue', [toKey(subject, keyOfResult(subject.table, result))])
+      tally.add('name.untrue', [toKey(subject, keyOfResult(subject.table, result))], namedSet(of.table, 'delete'))
     }
   }
   return tally.findings({ entity: subject.metadata.name, property: 'text' })

@@ -11,6 +11,7 @@ import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
 import { rejection } from '../../support/ledger'
+import { STEVENS } from '../../support/md5-collisions'
 import { crashAt } from './disturb'
 import { type Entityish, IMPATIENT, keptFrom } from './stage'
 
@@ -151,9 +152,30 @@ test('the advice for names that rows have exchanged behind the triggers leaves n
   await adopt(dataSource, User)
   const [left, ...more] = await found()
   expect([left?.code, left?.count, more]).toEqual(['name.untrue', 1, []])
-  await client.query(`begin; set local session_replication_role = replica;
-    delete from names where id = ${String(left?.keys[0]?.['id'])}; commit`)
+  await client.query(deleteNamed(left))
   expect(await found()).toEqual([])
+})
+
+/** As the finding says. */
+const deleteNamed = (found: DoctorFinding | undefined): string =>
+  `begin; alter table names disable trigger ${found?.detail};
+   delete from names where id in (${found?.keys.map((key) => key['id']).join()});
+   alter table names enable trigger ${found?.detail}; commit`
+
+test('the advice for a name that no row has keeps the chain that it is the anchor of', async () => {
+  await fillUsers(1)
+  const User = userOf()
+  const dataSource = await open(User)
+  await adopt(dataSource, User)
+  const [anchor, other] = STEVENS
+  for (const handle of STEVENS) await dataSource.manager.insert(User, { handle })
+  await client.query(`begin; set local session_replication_role = replica;
+    delete from users where handle = '${anchor}'; commit`)
+  const [found, ...more] = (await doctor(dataSource)).findings.filter(({ severity }) => severity === 'error')
+  expect([found?.code, more]).toEqual(['name.untrue', []])
+  await client.query(deleteNamed(found))
+  expect((await doctor(dataSource)).findings).toEqual([])
+  await expect(dataSource.manager.insert(User, { handle: other })).rejects.toMatchObject({ code: 'TEXT_TAKEN' })
 })
 
 test('names come back where their table is gone', async () => {
