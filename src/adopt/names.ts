@@ -134,7 +134,7 @@ class NamesWork implements Work {
   readonly stands: Work['stands']
   readonly writes: Work['writes']
   readonly written: Work['written']
-  /** In the order of its columns. */
+  /** Names, in the order of the table's columns. */
   private readonly names: readonly NameDeclaration[]
   private readonly lookups: readonly LookupIndex[]
   /** Columns that are declared NOT NULL and are not so yet. */

@@ -29,7 +29,7 @@ export interface AdoptionLock {
   readonly mode: LockMode
   /** 1-based; each but the last gave up after the time limit. */
   readonly attempts: number
-  /** In the queue of the last attempt. */
+  /** Time in the queue of the last attempt. */
   readonly waitedMilliseconds: number
   readonly heldMilliseconds: number
 }

@@ -49,7 +49,7 @@ export interface Manners {
   readonly batch: number
   readonly pause: () => number
   readonly maxLag: number | undefined
-  /** In bytes. */
+  /** The limit in bytes. */
   readonly maxWal: number | undefined
   readonly signal: AbortSignal | undefined
   /** What to report to a person while it happens. */

@@ -11,7 +11,7 @@ export interface LockHolder {
   readonly prepared: string | null
   readonly user: string | null
   readonly application: string | null
-  /** As in pg_stat_activity, for instance `idle in transaction`; or `prepared`. */
+  /** The state in pg_stat_activity, for instance `idle in transaction`; or `prepared`. */
   readonly state: string
   /** How long the transaction has been open. */
   readonly seconds: number

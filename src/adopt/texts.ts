@@ -90,7 +90,7 @@ const VACUUMS = 4
 const VACUUM_LEAST_PAGES = 1_000
 /** So few notes that the last transaction, which holds the lock, settles them at once. */
 const LAST_NOTES = 20
-/** As many notes as there may still be time for, if clients write as quickly as notes are settled. */
+/** The most notes to settle in one step, while clients write as quickly as notes are settled. */
 const MOST_NOTES = 200
 
 /** A text, and the table that it is declared for on this connection. */

@@ -13,7 +13,7 @@ import {
   tableNames,
 } from './registry'
 
-/** In single table inheritance the class that declares the name. */
+/** Returns the class that declares the name, which matters in single table inheritance. */
 export const declaringMetadata = ({ metadata, target }: NameDeclaration): EntityMetadata =>
   metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
 

@@ -84,7 +84,7 @@ export interface UniqueTextColumn {
 export interface UniqueTextClassOptions extends UniqueTextOptions {
   /** The name that `by` takes; the hidden columns are named after it. */
   readonly as: string
-  /** In the order in which they make up the text. Each needs its own `@Column` of type text or varchar. */
+  /** Columns in the order in which they make up the text. Each needs its own `@Column` of type text or varchar. */
   readonly columns: readonly (string | UniqueTextColumn)[]
   /**
    * For the importer: turns a text into the properties of an entity, scope included. To refuse the text, return null,

@@ -292,7 +292,7 @@ async function keepDeleteDate(
 
 type Rule = (declaration: Declaration, note: GuardNote) => boolean
 
-/** In this order: the same text, another name for the same columns, or a hidden column that keeps its name. */
+/** Rules in the order to try: the same text, another name for the same columns, a hidden column that keeps its name. */
 const RULES: readonly Rule[] = [
   ({ name }, note) => note.name === name,
   ({ table }, note) => columnNames(note) === columnNames(table),

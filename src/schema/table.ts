@@ -122,7 +122,7 @@ async function changed(
   await recorder.executeQueries(change(up, down), change(down, up).toReversed())
 }
 
-/** In the order to run. */
+/** Joins what can run together, and keeps the order. */
 function together(statements: readonly Statement[]): Statement[] {
   const alone = statements.filter(isAlone)
   // An index goes before its columns do.

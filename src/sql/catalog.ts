@@ -134,7 +134,7 @@ export interface TableState extends InstalledTriggers {
   readonly columns: readonly (ColumnType & {
     readonly name: string
     readonly nullable: boolean
-    /** In the server's words; null where there is none. */
+    /** The default in the server's words; null if there is none. */
     readonly default: string | null
   })[]
   readonly checks: readonly { readonly name: string; readonly valid: boolean; readonly condition: string }[]

@@ -11,7 +11,7 @@ export interface StoredRow {
   /** This statement inserted it. */
   readonly created: boolean
   readonly hashNumber: number
-  /** In the order of `RowShape.select`. */
+  /** Values, ordered as `RowShape.select`. */
   readonly columns: readonly unknown[]
 }
 
@@ -51,20 +51,20 @@ export interface RowShape {
   readonly otherNumbers?: readonly string[]
 }
 
-/** In SQL. NULL for a row that was found is the one value that no parser of the user's own for booleans ever sees. */
+/** SQL. A row that was found gives NULL, because that is the only value which no boolean parser of the user ever sees. */
 export const CREATED = { yes: 'true', no: 'NULL::boolean' } as const
 
 const NO_NAMES: readonly string[] = []
 
 /** What a select list says of texts that are sent: nothing, that they are as they were, or which ones are stored. */
 interface RowNotes {
-  /** In SQL. */
+  /** SQL of the flag `created`. */
   readonly created: string
   /** The texts of a row that may hold others than were sent, if only for a trigger: as JSON, in SQL. @default it cannot */
   readonly otherTexts?: string
 }
 
-/** In a column for other texts: there are none. */
+/** The column for other texts, if there are none. */
 export const SAME_TEXTS = 'NULL::pg_catalog.text'
 
 /** What every select list gives of the stored row `row`; a `Statement` parses it with `parserOf`. */

@@ -326,7 +326,7 @@ WHERE ${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL
   }
 }
 
-/** In parentheses. */
+/** Columns of an inserted name, in parentheses. */
 export const columnsToInsert = (holder: HolderTable): string =>
   `(
       ${nameFields(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')}

@@ -46,7 +46,7 @@ export const sameScopes = (table: Pick<NumberTable, 'scope'>, left: string, righ
 export const allEqual = (left: readonly string[], right: readonly string[]): string[] =>
   left.map((one, position) => equal(one, right[position] ?? ''))
 
-/** In the order of the unique index, from its end. */
+/** Orders rows as the unique index does, backwards. */
 export const byNumberDown = (table: NumberTable, row: string): string =>
   [...scopeOf(table, row), field(row, table.number)].map((one) => `${one} DESC`).join(', ')
 

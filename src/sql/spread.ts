@@ -151,7 +151,7 @@ type Given = readonly (readonly (string | null)[])[]
 export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (string | null)[][] =>
   scope.map((_, index) => [...new Set(given[index])])
 
-/** In SQL. */
+/** SQL of the arrays that hold the scope. */
 const scopeArrays = ({ table, types }: BatchShape, from: number): string[] =>
   table.scope.map((name, index) => `${parameter(from + index)}::${types.get(name)?.type ?? 'text'}[]`)
 

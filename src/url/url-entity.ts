@@ -92,7 +92,7 @@ export class Url extends UniqueTextEntity {
   @Column({ type: 'varchar', length: 5, transformer: lowerCased })
   scheme!: string
 
-  /** In lower case and ASCII; IPv6 in brackets. */
+  /** The host in lower case and ASCII; IPv6 is in brackets. */
   @Column({ type: 'varchar', length: 256, transformer: lowerCased })
   host!: string
 

@@ -375,7 +375,7 @@ export const WRITE_SETTINGS: string = `SELECT ${Object.entries(COMMAND_SETTINGS)
 /** $1 is the name, $2 the value. */
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
-/** In whose schema an adoption keeps what it needs, and whose that is. */
+/** The table in whose schema an adoption keeps what it needs, and the owner of that. */
 interface Owned {
   readonly table: { readonly schema: string }
   readonly owner: string
