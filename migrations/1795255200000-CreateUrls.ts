@@ -12,7 +12,7 @@ export class CreateUrls1795255200000 implements MigrationInterface {
     )
     await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"();
 CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
+-- typeorm-unique-text guard: generated, do not edit; see maintainers/protocol.md of the repository.
 -- It makes hashes, and gives number 0 in an empty chain.
 -- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5",
 -- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
@@ -79,7 +79,7 @@ BEGIN
 END
 $guard$;
 CREATE OR REPLACE FUNCTION "unique_text_place_v1"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
+-- typeorm-unique-text kernel: generated, do not edit; see maintainers/protocol.md of the repository.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
@@ -199,7 +199,7 @@ BEGIN
 END
 $guard$;
 CREATE OR REPLACE FUNCTION "unique_text_settle_v1"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
+-- typeorm-unique-text kernel: generated, do not edit; see maintainers/protocol.md of the repository.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever

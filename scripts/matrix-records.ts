@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 
-const DOCS = path.resolve(__dirname, '../docs')
-const RECORDS = path.join(DOCS, 'matrix.json')
-const DOCUMENT = path.join(DOCS, 'reliability.md')
+const MAINTAINERS = path.resolve(__dirname, '../maintainers')
+const RECORDS = path.join(MAINTAINERS, 'matrix.json')
+const DOCUMENT = path.join(MAINTAINERS, 'reliability.md')
 
 /** One run of the tests in a cell of the matrix. */
 export interface MatrixRun {
@@ -25,7 +25,7 @@ const cellOf = ({ typeorm, pg, postgres, node, files }: MatrixRun): string =>
 
 export const readRuns = (): MatrixRun[] => JSON.parse(readFileSync(RECORDS, 'utf8')) as MatrixRun[]
 
-/** Puts a run into docs/matrix.json, in place of an older one of its cell, and the table of all into the document. */
+/** Puts a run into maintainers/matrix.json, in place of an older one of its cell, and the table of all into the document. */
 export function recordRun(run: MatrixRun): void {
   const others = readRuns().filter((other) => cellOf(other) !== cellOf(run))
   const runs = [...others, run].sort((one, other) => cellOf(one).localeCompare(cellOf(other), 'en', { numeric: true }))
@@ -38,7 +38,7 @@ const [BEGIN, END] = ['<!-- matrix: made by `npm run matrix -- --record` -->', '
 /** @throws Error if the document has no place for the table */
 export function withTable(document: string, runs: readonly MatrixRun[]): string {
   const [from, to] = [document.indexOf(BEGIN), document.indexOf(END)]
-  if (from === -1 || to < from) throw new Error('docs/reliability.md has no place for the matrix.')
+  if (from === -1 || to < from) throw new Error('maintainers/reliability.md has no place for the matrix.')
   return `${document.slice(0, from)}${BEGIN}\n\n${tableOf(runs)}\n\n${document.slice(to)}`
 }
 

@@ -3,7 +3,7 @@
  *
  *     npm run matrix -- --typeorm 0.3.31 --postgres 14 --node 22 --pg 8.5.1
  *     npm run matrix -- --node 24.11.0 test/db/calls/find-or-create.test.ts    these files only
- *     npm run matrix -- --record --postgres 14      and the result goes into docs/matrix.json and docs/reliability.md
+ *     npm run matrix -- --record --postgres 14      and the result goes into maintainers/matrix.json and maintainers/reliability.md
  *     npm run matrix -- --typescript 5.6 --typeorm 0.3.31                the types of the tarball, no tests
  *
  * A version that is not named is the lock file's; that of Node.js and Postgres may be a major one. Without files, all of
@@ -37,7 +37,7 @@ const LEFT_OUT = [
   'test/db/cli/start.test.ts',
 ]
 
-/** Of these, docs/reliability.md says why. */
+/** Of these, maintainers/reliability.md says why. */
 const LEFT_OUT_WITH: Readonly<Record<string, readonly string[]>> = {
   'pg 8.5.1': [
     'test/db/connection/other-drivers.test.ts',

@@ -187,7 +187,7 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
   return toRawDeclaration(where, options.as, columns, options)
 }
 
-/** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. docs/how-it-hooks-into-typeorm.md has more. */
+/** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. maintainers/how-it-hooks-into-typeorm.md has more. */
 function indexColumns(raw: RawDeclaration): IndexColumns {
   function columns(this: object): string[] {
     return attachDeclaration(this, raw)
@@ -220,7 +220,7 @@ function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [Ra
  * have their final names and the checks are not yet built. Resolves the declaration, once per DataSource, and makes it
  * take effect there: registered, its columns and index named, its check added, its texts normalized. The DataSource
  * gets the schema hook, our subscribers and our query builders, whoever made it.
- * docs/how-it-hooks-into-typeorm.md follows the whole way.
+ * maintainers/how-it-hooks-into-typeorm.md follows the whole way.
  *
  * @param index the IndexMetadata that TypeORM calls the index's `columns` function on
  * @returns the property paths of the unique index, which is what TypeORM asked for

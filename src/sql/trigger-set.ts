@@ -278,7 +278,7 @@ export function triggerOn(table: RelationName, firing: Firing): Trigger {
 }
 
 const headOf = (kind: string, docs: string): string =>
-  `\n${TRIGGER_MARK}${kind}: generated, do not edit; see ${docs} of the package.`
+  `\n${TRIGGER_MARK}${kind}: generated, do not edit; see ${docs} of the repository.`
 
 /** A function of the kernel, with its mark. Its name holds its version: two releases may have one each. */
 export const kernelFunction = (name: string, docs: string, body: string): TriggerFunction => ({

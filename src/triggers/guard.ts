@@ -30,13 +30,13 @@ import {
 /** Raised when a change of the protocol makes an installed guard wrong; docs/upgrading.md says what else it asks for. */
 const PROTOCOL_VERSION = 1
 
-/** The guard of one text, as it should stand. What each part of it does is in docs/protocol.md. */
+/** The guard of one text, as it should stand. What each part of it does is in maintainers/protocol.md. */
 export const guardOf = (table: TextTable): TriggerSet =>
   triggerSet({
     kind: 'guard',
     name: table.name,
     table: { schema: table.schema, name: table.table },
-    docs: 'docs/protocol.md',
+    docs: 'maintainers/protocol.md',
     functions: [
       {
         name: table.guard,
@@ -183,7 +183,7 @@ function refuseChange(table: TextTable): string {
   END IF;`
 }
 
-/** The six triggers, in the order to create; docs/protocol.md says what each is for. */
+/** The six triggers, in the order to create; maintainers/protocol.md says what each is for. */
 function guardTriggers(table: TextTable): Trigger[] {
   const { hash, number, chained } = columnsOf(table)
   const { text, scope, deleted } = table
@@ -251,7 +251,7 @@ export const SETTLE_KERNEL = 'unique_text_settle_v1'
 /** A reader that finds the anchor gone reads again; more often than this only where others keep removing it. */
 const PLACE_ROUNDS = 16
 
-const DOCS = 'docs/protocol.md'
+const DOCS = 'maintainers/protocol.md'
 
 const HEAD = `
 #variable_conflict use_variable

@@ -1,5 +1,5 @@
 
--- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
+-- typeorm-unique-text guard: generated, do not edit; see maintainers/protocol.md of the repository.
 -- It makes hashes, and gives number 0 in an empty chain.
 -- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5",
 -- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],

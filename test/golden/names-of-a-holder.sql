@@ -1,6 +1,6 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
+-- typeorm-unique-text names: generated, do not edit; see maintainers/protocol-names.md of the repository.
 -- It makes rows hold the names in "handle", "nick", and releases those they had.
 -- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
 -- "holder":"users", "primary":[{"name":"id","type":"integer"}],
@@ -405,7 +405,7 @@ BEGIN
 END
 $guard$;
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
+-- typeorm-unique-text names: generated, do not edit; see maintainers/protocol-names.md of the repository.
 -- It releases the names in "handle", "nick" of rows that are deleted.
 #variable_conflict use_variable
 DECLARE

@@ -1,6 +1,6 @@
 DROP FUNCTION IF EXISTS "unique_name_names_refuse"();
 CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
+-- typeorm-unique-text names: generated, do not edit; see maintainers/protocol-names.md of the repository.
 -- It refuses to change a name that is held but through its holder.
 -- {"protocol":1, "kind":"names", "name":"direct",
 -- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}

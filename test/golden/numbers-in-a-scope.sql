@@ -1,5 +1,5 @@
 
--- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the repository.
 -- It gives a row the number after the highest of its scope.
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","scope 1":"post"},

@@ -1,5 +1,5 @@
 
--- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
+-- typeorm-unique-text kernel: generated, do not edit; see maintainers/protocol.md of the repository.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever

@@ -125,7 +125,7 @@ for (const [fault, mutation] of Object.entries(NAME_MUTATIONS)) {
   if (isWanted(fault)) checkNameMutation(fault, mutation)
 }
 
-console.log('\nlimits that docs/protocol.md states')
+console.log('\nlimits that maintainers/protocol.md states')
 for (const limit of LIMITS) if (isWanted(limit.name)) checkLimit(limit)
 
 const seconds = performance.now() / 1000

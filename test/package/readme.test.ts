@@ -32,8 +32,8 @@ test('a project with the tarball runs the quick start and the commands of README
     databaseUrl: inDatabase(inject('serverUrl'), DATABASES.start),
     files: { ...readme.files, 'urls.txt': 'http://example.com/c\nhttp://example.com/e\n' },
   })
-  const [{ command = '' } = {}, ...none] = readme.steps
-  const output = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command])).stdout
+  const [step, ...none] = readme.steps
+  const output = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', step?.command ?? ''])).stdout
   const printed = printedBy(readme.files['main.ts'] ?? '')
   expect(printed).not.toBe('')
   expect(output).toContain(printed)

@@ -33,6 +33,43 @@ test('every test that docs/typeorm.md names is there', async () => {
   expect(missing).toEqual([])
 })
 
+/** Anchors of a page, as GitHub makes them of its headings. */
+const anchorsOf = (text: string): Set<string> =>
+  new Set(
+    [...text.matchAll(/^#+ (.+)$/gmu)].map(([, heading = '']) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{Letter}\p{Number} _-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  )
+
+test('every link between pages leads to a page and to a heading of it, as do those to our own pages on GitHub', async () => {
+  const folders = await Promise.all(
+    ['.', 'docs', 'maintainers'].map(async (folder) =>
+      (await readdir(path.join(ROOT, folder))).map((name) => path.posix.join(folder, name)),
+    ),
+  )
+  const names = folders.flat().filter((name) => name.endsWith('.md'))
+  const pages = new Map(
+    await Promise.all(names.map(async (name) => [name, await readFile(path.join(ROOT, name), 'utf8')] as const)),
+  )
+  const dead: string[] = []
+  for (const [name, text] of pages) {
+    for (const [, link = ''] of text.matchAll(
+      /\]\(((?!https?:)[^)]*\.md(?:#[^)]*)?|#[^)]*|https:[^)]*\/blob\/main\/[^)]*\.md[^)]*)\)/gu,
+    )) {
+      const [, ours] = link.split('/blob/main/')
+      const [file = '', anchor] = (ours ?? link).split('#')
+      const page = file === '' ? name : ours === undefined ? path.posix.join(path.posix.dirname(name), file) : file
+      const found = pages.get(page)
+      if (found === undefined || (anchor !== undefined && !anchorsOf(found).has(anchor))) dead.push(`${name}: ${link}`)
+    }
+  }
+  expect(pages.size).toBeGreaterThan(20)
+  expect(dead).toEqual([])
+})
+
 test('docs/options.md has every option of a call, beside the calls that take it', async () => {
   const lines = (await readFile(path.join(ROOT, 'docs/options.md'), 'utf8')).split('\n')
   const documented = (operation: string): string[] =>

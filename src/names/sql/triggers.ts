@@ -45,7 +45,7 @@ export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSe
     ...(path ? { path } : {}),
     writes: { schema: of.schema, name: of.table },
     columns: Object.fromEntries(names.map(({ column }) => [column, column])),
-    docs: 'docs/protocol-names.md',
+    docs: 'maintainers/protocol-names.md',
     functions: [
       {
         name: take,
@@ -186,7 +186,7 @@ export function namesGuard(names: NamesTable): TriggerSet {
     kind: 'names',
     name: 'direct',
     table: { schema: names.schema, name: names.table },
-    docs: 'docs/protocol-names.md',
+    docs: 'maintainers/protocol-names.md',
     functions: [
       { name: runs, body: refuseBody(names), says: 'refuses to change a name that is held but through its holder.' },
     ],

@@ -3,7 +3,7 @@ import { useDatabase } from '../../support/database'
 import { firstLetter, freshTable, rowsOf, textTable, violations } from '../../support/guarded-table'
 import { endOrWait, openSession, type Outcome, type Session } from '../../support/sessions'
 
-/** What docs/protocol.md says under "Where the claim ends". */
+/** What maintainers/protocol.md says under "Where the claim ends". */
 const db = useDatabase()
 const client = db.useClient()
 const page = textTable()

@@ -14,7 +14,7 @@ const rename = (id: number, to: string): string => `update users set handle = '$
 const claim = (id: number, name: string): string => `insert into orgs (id, handle) values (${id}, '${name}')`
 const waited = (session: NameStep[0], expected: Expected | PerLevel<Expected>): NameStep => [session, 'await', expected]
 
-/** Every interleaving that docs/protocol-names.md speaks of. */
+/** Every interleaving that maintainers/protocol-names.md speaks of. */
 export const interleavings: readonly NameInterleaving[] = [
   {
     name: 'two sessions rename one holder: the second follows, or is refused',

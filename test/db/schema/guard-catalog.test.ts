@@ -140,7 +140,9 @@ describe('other code under the same note', () => {
       await replaceBody(name, (body) =>
         body.replace('BEGIN\n', 'BEGIN\n  -- Another comment.\n').replaceAll('\n  ', '\n      '),
       )
-      await replaceBody(name, (body) => body.replace('docs/protocol.md of', 'the page docs/protocol.md of'))
+      await replaceBody(name, (body) =>
+        body.replace('maintainers/protocol.md of', 'the page maintainers/protocol.md of'),
+      )
       await expectGuarded(dataSource, 'page', 'url')
     },
   )
@@ -333,7 +335,7 @@ test('the hidden columns and the functions say what they are, in the database', 
   expect(functions).toHaveLength(3)
   for (const { body } of functions) {
     expect(body).toMatch(
-      /^\n-- typeorm-unique-text \w+: generated, do not edit; see docs\/protocol\.md of the package\.\n/,
+      /^\n-- typeorm-unique-text \w+: generated, do not edit; see maintainers\/protocol\.md of the repository\.\n/,
     )
   }
 })

@@ -1,6 +1,6 @@
 /**
  * Postgres as far as names see it: rows with their versions, snapshots, row locks and unique indexes, for transactions
- * that run once. SERIALIZABLE is taken as REPEATABLE READ (`docs/protocol.md` says why that proves no less).
+ * that run once. SERIALIZABLE is taken as REPEATABLE READ (`maintainers/protocol.md` says why that proves no less).
  */
 import type { Statement } from './statements'
 

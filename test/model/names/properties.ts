@@ -8,7 +8,7 @@ const isHolder = (of: Values): of is HolderValues => of.table !== 'names'
 
 const holds = (name: NameValues, { table, key }: HolderValues): boolean => name.holder === table && name.key === key
 
-/** The invariant of docs/protocol-names.md. */
+/** The invariant of maintainers/protocol-names.md. */
 function brokenRows(all: readonly Values[]): string | undefined {
   const [names, holders] = [all.filter(isName), all.filter(isHolder)]
   const texts = holders.flatMap(({ name }) => name ?? [])
