@@ -82,8 +82,8 @@ CREATE OR REPLACE FUNCTION "unique_text_place_v1"() RETURNS trigger LANGUAGE plp
 -- typeorm-unique-text kernel: generated, do not edit; see maintainers/protocol.md of the repository.
 #variable_conflict use_variable
 DECLARE
-  -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
-  -- they are called by now; how many are of the text and of the scope; the index; the longest chain.
+  -- Arguments: a trigger on the columns of text, scope, hash, number, flag and delete date, whatever they are called;
+  -- how many are of the text, and of the scope; the index; the longest chain.
   texts CONSTANT integer := TG_ARGV[1];
   fixed CONSTANT integer := texts OPERATOR(pg_catalog.+) TG_ARGV[2]::pg_catalog.int4;
   -- Rows of children by INHERITS are no rows of the table.
@@ -182,8 +182,8 @@ BEGIN
       RETURN pg_catalog.jsonb_populate_record(NEW,
         pg_catalog.jsonb_build_object(number, coalesce(taken, last OPERATOR(pg_catalog.+) 1)));
     ELSIF last IS NULL OR taken OPERATOR(pg_catalog.=) 0 OR first OPERATOR(pg_catalog.>) 0 THEN
-      -- The chain is empty, or the text is at 0: the index decides, and an index knows no snapshots. Others but no
-      -- anchor: this very statement took the anchor, and a lock would wait for ever. Settle compares what gets 0.
+      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
+      -- took the anchor, and a lock would wait for ever. Settle compares what gets 0.
       RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, 0),
         chained, (first OPERATOR(pg_catalog.>) 0) IS TRUE));
     END IF;
@@ -202,8 +202,8 @@ CREATE OR REPLACE FUNCTION "unique_text_settle_v1"() RETURNS trigger LANGUAGE pl
 -- typeorm-unique-text kernel: generated, do not edit; see maintainers/protocol.md of the repository.
 #variable_conflict use_variable
 DECLARE
-  -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
-  -- they are called by now; how many are of the text and of the scope; the index; the longest chain.
+  -- Arguments: a trigger on the columns of text, scope, hash, number, flag and delete date, whatever they are called;
+  -- how many are of the text, and of the scope; the index; the longest chain.
   texts CONSTANT integer := TG_ARGV[1];
   fixed CONSTANT integer := texts OPERATOR(pg_catalog.+) TG_ARGV[2]::pg_catalog.int4;
   -- Rows of children by INHERITS are no rows of the table.
@@ -332,7 +332,7 @@ BEGIN
     IF stands THEN
       RAISE EXCEPTION USING ERRCODE = '23505',
         MESSAGE = pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3]),
-        HINT = 'The row, or another text of its hash, would be stored twice. The doctor finds texts that are.',
+        HINT = 'The text, or another one of its hash, is stored twice: run the doctor.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
   END LOOP;

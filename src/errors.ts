@@ -241,7 +241,7 @@ export class AttemptsExhaustedError extends UniqueTextError {
     super(
       `None of ${attempts} attempts found or created the row for "${property}" (${Math.round(elapsedMilliseconds)} ms). ` +
         `Call again later. If that fails too, look for a transaction that keeps deleting or locking the same rows, ` +
-        `and run the doctor: where a text is stored twice, others with its hash are refused.`,
+        `and run the doctor.`,
       cause,
     )
     this.attempts = attempts

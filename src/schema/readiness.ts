@@ -209,7 +209,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   const findings =
     table && spread
       ? [...workDrift(works, table), ...unsupported(root, spread).map(differently(root.tableName))]
-      : [{ kind: 'missing', object: 'table', name: root.tableName } as const]
+      : only('missing', 'table', root.tableName)
   if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
   ready.set(root, known.add(tenant ?? relation))
 }
@@ -250,12 +250,14 @@ function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, pa
   return [...names, ...numbers, ...ids]
 }
 
+const only = (kind: Finding['kind'], object: Finding['object'], name: string): Finding[] => [{ kind, object, name }]
+
 /**
  * What contradicts the declaration; empty if nothing does. Of a state that knows how the server writes what is wanted,
  * every definition is compared, as `migration:generate` and the doctor do. Otherwise only what an operation needs.
  */
 export function findDrift(table: TextTable, state: TableState | null): Finding[] {
-  if (!state) return [{ kind: 'missing', object: 'table', name: table.table }]
+  if (!state) return only('missing', 'table', table.table)
   return [
     ...columnDrift(table, state),
     ...nullDrift(
@@ -277,9 +279,9 @@ export function columnDrift(table: TextTable, { columns, written }: TableState):
   }
   return Object.entries(types).flatMap(([name, type]): Finding[] => {
     const found = columns.find((column) => column.name === name)
-    if (!found) return [{ kind: 'missing', object: 'column', name }]
+    if (!found) return only('missing', 'column', name)
     // With quote_all_identifiers the server quotes the names of types too.
-    if (found.type.replaceAll('"', '') !== type) return [{ kind: 'different', object: 'column', name }]
+    if (found.type.replaceAll('"', '') !== type) return only('different', 'column', name)
     const nullable = name === table.hash && table.nullable
     const value = { [table.number]: '0', [table.chained]: 'false' }[name] ?? null
     const at = { object: 'column', name } as const
@@ -299,8 +301,8 @@ const nullDrift = (names: readonly string[], { columns, written }: TableState): 
 
 function indexDrift({ name, columns, where }: NamedIndex, { indexes, written }: TableState): Finding[] {
   const found = indexes.find((one) => one.name === name)
-  if (!found) return [{ kind: 'missing', object: 'index', name }]
-  if (!found.valid) return [{ kind: 'invalid', object: 'index', name }]
+  if (!found) return only('missing', 'index', name)
+  if (!found.valid) return only('invalid', 'index', name)
   const at = { object: 'index', name } as const
   if (!found.unique || !isSameList(found.columns.toSorted(), columns.toSorted())) return [{ kind: 'different', ...at }]
   if (!isSameList(found.columns, columns)) return different(at, OTHER_ORDER)
@@ -337,8 +339,8 @@ export const workDrift = (works: readonly TriggerWork[], state: TableState): Fin
 
 function checkDrift(table: TextTable, { checks, written }: TableState): Finding[] {
   const found = checks.find(({ name }) => name === table.check)
-  if (!found) return [{ kind: 'missing', object: 'check', name: table.check }]
-  if (!found.valid) return [{ kind: 'invalid', object: 'check', name: table.check }]
+  if (!found) return only('missing', 'check', table.check)
+  if (!found.valid) return only('invalid', 'check', table.check)
   const words = written?.get(`check ${table.check}`) ?? found.condition
   return different(
     { object: 'check', name: table.check },
@@ -368,7 +370,7 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const ofFunctions = [...needed].flatMap((name): Finding[] => {
     const at = { object: isGuard ? 'guard' : 'function', name } as const
     const found = installedFunction(state, { name })
-    if (!found) return [{ kind: 'missing', ...at }]
+    if (!found) return only('missing', at.object, at.name)
     const wanted = isAnothers || !state.written ? undefined : [...functions, ...kernel].find((one) => one.name === name)
     // The kernel finds no table of another schema.
     const own = wanted && { ...wanted, path: kernel.includes(wanted) ? undefined : path }
@@ -378,7 +380,7 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const ofTriggers = triggers.flatMap((wanted): Finding[] => {
     const at = { object: isGuard ? 'guard' : 'trigger', name: wanted.name } as const
     const found = state.triggers.find(({ name }) => name === wanted.name)
-    if (!found) return [{ kind: 'missing', ...at }]
+    if (!found) return only('missing', at.object, at.name)
     if (!found.enabled) return [{ kind: 'disabled', ...at }]
     const unguarded = found.unguarded.map((one) => `on the partition "${one}"`)
     if (unguarded.length > 0) return unguarded.map((detail) => ({ kind: 'disabled', ...at, detail }))

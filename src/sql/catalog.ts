@@ -153,6 +153,8 @@ export interface ServerState {
   readonly quotesAll: boolean
 }
 
+const OBJECT = 'pg_catalog.jsonb_build_object'
+
 /** An array, as JSON; `[]` where there is nothing. @param items what `jsonb_agg` takes */
 const arrayOf = (items: string): string => `coalesce(pg_catalog.jsonb_agg(${items}), '[]')`
 
@@ -160,10 +162,14 @@ const arrayOf = (items: string): string => `coalesce(pg_catalog.jsonb_agg(${item
 const columnsOf = (relation: string, number?: string): string =>
   `a.attrelid ${EQUALS} ${relation} AND a.attnum ${number === undefined ? `${op('>')} 0 AND NOT a.attisdropped` : `${EQUALS} ${number}`}`
 
+/** Joins the columns `a` of a table. */
+const joinColumnsA = (relation: string, number: string): string =>
+  `JOIN pg_catalog.pg_attribute AS a ON ${columnsOf(relation, number)}`
+
 /** Names of columns, in the order of their numbers `k.attnum`. @param numbers an array, @param relation an OID */
 const namesOf = (numbers: string, relation: string): string =>
   `${arrayOf('a.attname ORDER BY k.i')} FROM pg_catalog.unnest(${numbers}) WITH ORDINALITY AS k (attnum, i)
-      JOIN pg_catalog.pg_attribute AS a ON ${columnsOf(relation, 'k.attnum')}`
+      ${joinColumnsA(relation, 'k.attnum')}`
 
 /** The default `f` of the column `a`, if it has one. */
 const JOIN_DEFAULT_F = `LEFT JOIN pg_catalog.pg_attrdef AS f ON f.adrelid ${EQUALS} a.attrelid AND f.adnum ${EQUALS} a.attnum`
@@ -199,14 +205,14 @@ const TRIGGERS_OF_R = `
    AND (t.tgname ${EQUALS} ANY ($3) OR ${IS_OURS})`
 
 /** The table `k`, which a set keeps. */
-const KEPT_TABLE_K = `pg_catalog.jsonb_build_object('name', k.relname,
+const KEPT_TABLE_K = `${OBJECT}('name', k.relname,
   'columns', (
     SELECT pg_catalog.jsonb_object_agg(a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod))
       FROM pg_catalog.pg_attribute AS a WHERE ${columnsOf('k.oid')}),
   'primary', (
     SELECT ${arrayOf('a.attname ORDER BY u.i')} FROM pg_catalog.pg_index AS i
       CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS u (attnum, i)
-      JOIN pg_catalog.pg_attribute AS a ON ${columnsOf('k.oid', 'u.attnum')}
+      ${joinColumnsA('k.oid', 'u.attnum')}
      WHERE i.indrelid ${EQUALS} k.oid AND i.indisprimary AND i.indisvalid),
   'triggers', (
     SELECT ${arrayOf('t.tgname ORDER BY t.tgname')} FROM pg_catalog.pg_trigger AS t
@@ -224,7 +230,7 @@ const UNGUARDED_BY_T = `(
           AND o.tgfoid ${EQUALS} t.tgfoid AND o.tgenabled ${EQUALS} ANY ('{O,A}')))`
 
 /** `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does. */
-const OURS_OF_R = `pg_catalog.jsonb_build_object('schema', n.nspname, 'table', r.relname,
+const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
   'homes', (
     SELECT coalesce(pg_catalog.jsonb_object_agg(w.name, (
         SELECT hn.nspname FROM pg_catalog.pg_class AS h ${joinOf('pg_namespace', 'hn', 'h.relnamespace')}
@@ -238,8 +244,8 @@ const OURS_OF_R = `pg_catalog.jsonb_build_object('schema', n.nspname, 'table', r
      WHERE k.relnamespace ${EQUALS} r.relnamespace AND k.relname ${EQUALS} ANY ($5)
        AND k.relkind ${EQUALS} 'r' AND k.relowner ${EQUALS} r.relowner),
   'triggers', (
-    SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', t.tgname,
-        'runs', pg_catalog.jsonb_build_object('schema', pn.nspname, 'name', p.proname),
+    SELECT ${arrayOf(`${OBJECT}('name', t.tgname,
+        'runs', ${OBJECT}('schema', pn.nspname, 'name', p.proname),
         'enabled', t.tgenabled ${EQUALS} ANY ('{O,A}'), 'extension', ${inExtension('t')},
         'unguarded', ${UNGUARDED_BY_T},
         'args', pg_catalog.encode(t.tgargs, 'hex'),
@@ -250,12 +256,12 @@ const OURS_OF_R = `pg_catalog.jsonb_build_object('schema', n.nspname, 'table', r
         'columns', (SELECT ${namesOf('t.tgattr', 'r.oid')}),
         'blocks', (
           SELECT ${arrayOf('DISTINCT a.attname')} FROM pg_catalog.pg_depend AS d
-            JOIN pg_catalog.pg_attribute AS a ON ${columnsOf('d.refobjid', 'd.refobjsubid')}
+            ${joinColumnsA('d.refobjid', 'd.refobjsubid')}
            WHERE d.classid ${EQUALS} t.tableoid AND d.objid ${EQUALS} t.oid AND d.refobjid ${EQUALS} r.oid
              AND d.refobjsubid ${op('>')} 0),
         'definition', pg_catalog.pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname`)}${TRIGGERS_OF_R}),
   'functions', (
-    SELECT ${arrayOf(`pg_catalog.jsonb_build_object(${FUNCTION_P},
+    SELECT ${arrayOf(`${OBJECT}(${FUNCTION_P},
         'owned', p.proowner ${EQUALS} r.relowner,
         'trusted', pg_catalog.pg_has_role(p.proowner, r.relowner, 'MEMBER'),
         'shared', EXISTS (
@@ -272,7 +278,7 @@ const READ_BY_I = `EXISTS (
      WHERE d.classid ${EQUALS} 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid ${EQUALS} i.indexrelid
        AND d.refobjid ${EQUALS} i.indrelid AND d.refobjsubid ${EQUALS} a.attnum)`
 
-const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL) THEN pg_catalog.jsonb_build_object(
+const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL) THEN ${OBJECT}(
   'keys', (
     SELECT pg_catalog.jsonb_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, false) ORDER BY k)
       FROM pg_catalog.generate_series(1, i.indnkeyatts) AS k),
@@ -285,7 +291,7 @@ const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.in
       FROM pg_catalog.pg_attribute AS a ${JOIN_DEFAULT_F}
      WHERE a.attrelid ${EQUALS} i.indrelid AND (a.attnum ${EQUALS} ANY (i.indkey) OR ${READ_BY_I}))) END`
 
-const SERVER = `pg_catalog.jsonb_build_object(
+const SERVER = `${OBJECT}(
   'encoding', pg_catalog.current_setting('server_encoding'),
   'version', pg_catalog.current_setting('server_version_num')::integer,
   'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`
@@ -310,12 +316,12 @@ export async function installedTriggers(
 }> {
   return await readJson(
     query,
-    `SELECT pg_catalog.jsonb_build_object('server', ${SERVER}, 'tables', (
+    `SELECT ${OBJECT}('server', ${SERVER}, 'tables', (
       SELECT ${arrayOf(`${OURS_OF_R} ORDER BY n.nspname, r.relname`)}
         FROM pg_catalog.pg_class AS r ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
        WHERE r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R}
          AND (n.nspname ${EQUALS} ANY ($1) OR pn.nspname ${EQUALS} ANY ($1)))), 'kernel', (
-      SELECT ${arrayOf(`pg_catalog.jsonb_build_object(${FUNCTION_P},
+      SELECT ${arrayOf(`${OBJECT}(${FUNCTION_P},
           'tables', (
             SELECT ${arrayOf('DISTINCT pg_catalog.jsonb_build_array(rn.nspname, r.relname)')}
               FROM pg_catalog.pg_trigger AS t ${joinOf('pg_class', 'r', 't.tgrelid')}
@@ -340,10 +346,10 @@ export async function tableState(
 ): Promise<{ readonly server: ServerState; readonly table: TableState | null }> {
   return await readJson(
     query,
-    `SELECT pg_catalog.jsonb_build_object('server', ${SERVER}, 'table', (
-      SELECT ${OURS_OF_R} ${op('||')} pg_catalog.jsonb_build_object('rowSecurity', r.relrowsecurity, 'spread', ${SPREAD_OF_R},
+    `SELECT ${OBJECT}('server', ${SERVER}, 'table', (
+      SELECT ${OURS_OF_R} ${op('||')} ${OBJECT}('rowSecurity', r.relrowsecurity, 'spread', ${SPREAD_OF_R},
         'indexes', (
-          SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', c.relname,
+          SELECT ${arrayOf(`${OBJECT}('name', c.relname,
               'unique', i.indisunique,
               'valid', i.indisvalid AND i.indisready,
               'condition', pg_catalog.pg_get_expr(i.indpred, i.indrelid),
@@ -353,12 +359,12 @@ export async function tableState(
               'columns', (SELECT ${namesOf('i.indkey', 'i.indrelid')} WHERE k.i ${op('<=')} i.indnkeyatts))`)}
             FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')} WHERE i.indrelid ${EQUALS} r.oid),
         'columns', (
-          SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', a.attname, 'type', pg_catalog.format_type(a.atttypid, -1),
+          SELECT ${arrayOf(`${OBJECT}('name', a.attname, 'type', pg_catalog.format_type(a.atttypid, -1),
               'declared', pg_catalog.format_type(a.atttypid, a.atttypmod), 'nullable', NOT a.attnotnull,
               'default', CASE WHEN a.attidentity ${EQUALS} '' AND a.attgenerated ${EQUALS} '' THEN ${DEFAULT_OF_F} ELSE 'generated' END)`)}
             FROM pg_catalog.pg_attribute AS a ${JOIN_DEFAULT_F} WHERE ${columnsOf('r.oid')}),
         'checks', (
-          SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', c.conname, 'valid', c.convalidated,
+          SELECT ${arrayOf(`${OBJECT}('name', c.conname, 'valid', c.convalidated,
               'condition', pg_catalog.pg_get_expr(c.conbin, c.conrelid))`)}
             FROM pg_catalog.pg_constraint AS c WHERE c.conrelid ${EQUALS} r.oid AND c.contype ${EQUALS} 'c'))
         FROM pg_catalog.pg_class AS r ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
@@ -453,7 +459,7 @@ interface IndexSize {
 export async function indexSize(query: Query, relation: string, name: string): Promise<IndexSize> {
   return await readJson(
     query,
-    `SELECT pg_catalog.jsonb_build_object(
+    `SELECT ${OBJECT}(
               'index', coalesce((
                 SELECT pg_catalog.sum(pg_catalog.pg_relation_size(coalesce(p.relid, i.indexrelid)))
                   FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')}

@@ -4,6 +4,9 @@ import { dollarQuote, list, literal, packed, qualified, quote, withoutComments }
 import { SQLSTATE } from './sqlstate'
 import { EQUALS, joinOf, op } from './text-table'
 
+/** The type of functions with their arguments. */
+const PROCEDURE = 'pg_catalog.regprocedure'
+
 /** What keeps rows right: the texts of a column, the names that rows hold, or the numbers that they have. */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
 
@@ -390,7 +393,7 @@ export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares =
     ...(alike.length === 0 ? [] : [createAlike(alike)]),
     `DO ${dollarQuote(`
 DECLARE
-  command pg_catalog.text;${isShared ? '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;' : ''}
+  command pg_catalog.text;${isShared ? `\n  other pg_catalog.regclass;\n  shared ${PROCEDURE};` : ''}
 BEGIN${kernel.length === 0 ? '' : REFUSE_OTHER_ENCODINGS}${made.length === 0 ? '' : `${refuseForeignTables(made)}${secureFunctions(made)}`}${
       isShared ? refuseOtherOwners(shares) : ''
     }
@@ -438,7 +441,7 @@ BEGIN
   FOR one IN
     SELECT v.f, p.prosrc AS body, pg_catalog.regexp_split_to_array(v.words, '[[:space:]]+') AS words FROM (VALUES
       ${rows.join(',\n      ')}) AS v (f, model, words)
-    ${joinOf('pg_proc', 'p', 'v.model::pg_catalog.regprocedure')}
+    ${joinOf('pg_proc', 'p', `v.model::${PROCEDURE}`)}
   LOOP
     FOR word IN 1 .. pg_catalog.cardinality(one.words) BY 2 LOOP
       one.body := pg_catalog.regexp_replace(one.body,
@@ -474,20 +477,20 @@ function secureFunctions(functions: readonly OwnedFunction[]): string {
   SELECT pg_catalog.string_agg(pg_catalog.format('%5$s REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       ${settings.join(' ')} SET search_path TO pg_catalog, %4$s, pg_temp',
-      f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
+      f.oid::${PROCEDURE}, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee ${op('<>')} ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
       t.relowner::pg_catalog.regrole, ${hasPath ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}, (
         SELECT pg_catalog.string_agg(pg_catalog.format('ALTER EXTENSION %I DROP FUNCTION %s;',
-          e.extname, f.oid::pg_catalog.regprocedure), ' ')
+          e.extname, f.oid::${PROCEDURE}), ' ')
         FROM pg_catalog.pg_depend AS d ${joinOf('pg_extension', 'e', 'd.refobjid')}
         WHERE d.classid ${EQUALS} f.tableoid AND d.objid ${EQUALS} f.oid
           AND d.refclassid ${EQUALS} e.tableoid AND d.deptype ${EQUALS} 'e')), '; ')
     INTO command
     FROM (VALUES
       ${rows.join(',\n      ')}) AS v (f, t${hasPath ? ', h' : ''})
-    ${joinOf('pg_proc', 'f', 'v.f::pg_catalog.regprocedure')}
+    ${joinOf('pg_proc', 'f', `v.f::${PROCEDURE}`)}
     ${joinOf('pg_class', 't', 'v.t::pg_catalog.regclass')}${
       hasPath ? `\n    LEFT ${joinOf('pg_class', 'h', 'v.h::pg_catalog.regclass')}` : ''
     };
@@ -539,7 +542,7 @@ function refuseOtherOwners(shares: readonly SharedFunction[]): string {
           WHERE g.tgrelid ${EQUALS} c.oid AND g.tgfoid ${EQUALS} f.oid))
     WHERE f.oid ${EQUALS} ANY (ARRAY[
         ${list(names, 8)}
-      ]::pg_catalog.regprocedure[])
+      ]::${PROCEDURE}[])
     ORDER BY f.oid, c.oid LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = pg_catalog.format(
@@ -557,7 +560,7 @@ export function dropKernel(sources: readonly Pick<FunctionSource, 'schema' | 'na
   return [
     `DO ${dollarQuote(`
 DECLARE
-  one pg_catalog.regprocedure;
+  one ${PROCEDURE};
 BEGIN
   FOR one IN
     SELECT f.oid FROM pg_catalog.pg_proc AS f

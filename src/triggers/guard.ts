@@ -256,8 +256,8 @@ const DOCS = 'maintainers/protocol.md'
 const HEAD = `
 #variable_conflict use_variable
 DECLARE
-  -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
-  -- they are called by now; how many are of the text and of the scope; the index; the longest chain.
+  -- Arguments: a trigger on the columns of text, scope, hash, number, flag and delete date, whatever they are called;
+  -- how many are of the text, and of the scope; the index; the longest chain.
   texts CONSTANT integer := TG_ARGV[1];
   fixed CONSTANT integer := texts ${op('+')} TG_ARGV[2]::pg_catalog.int4;
   -- Rows of children by INHERITS are no rows of the table.
@@ -407,8 +407,8 @@ BEGIN${columnsFor(['t', '($1)'], ['($2)', '($1)'])}
       RETURN pg_catalog.jsonb_populate_record(NEW,
         pg_catalog.jsonb_build_object(number, coalesce(taken, last ${op('+')} 1)));
     ELSIF last IS NULL OR taken ${EQUALS} 0 OR first ${op('>')} 0 THEN
-      -- The chain is empty, or the text is at 0: the index decides, and an index knows no snapshots. Others but no
-      -- anchor: this very statement took the anchor, and a lock would wait for ever. Settle compares what gets 0.
+      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
+      -- took the anchor, and a lock would wait for ever. Settle compares what gets 0.
       RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, 0),
         chained, (first ${op('>')} 0) IS TRUE));
     END IF;
@@ -497,7 +497,7 @@ BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['
     IF stands THEN${raise(6, {
       sqlstate: SQLSTATE.uniqueViolation,
       message: `pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3])`,
-      hint: 'The row, or another text of its hash, would be stored twice. The doctor finds texts that are.',
+      hint: 'The text, or another one of its hash, is stored twice: run the doctor.',
     })}
     END IF;
   END LOOP;

@@ -140,7 +140,7 @@ function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
     `${equal(field('o', 'namespace'), literal(namespace))} AND ${equal(field('o', 'hash'), field('n', 'hash'))}
         AND ${equal(`${field('o', 'text')} COLLATE pg_catalog."C"`, field('n', 'text'))}`
   return `
-  -- Their time is over: they are in nobody's way.
+  -- Expired names are free.
   DELETE FROM ${namesOf(holder)} AS n
   WHERE ${field('n', 'until')} ${op('<=')} pg_catalog.statement_timestamp()
     AND ${field('n', 'state')} ${op('<>')} 'held';${moves

@@ -2,8 +2,8 @@
 -- typeorm-unique-text kernel: generated, do not edit; see maintainers/protocol.md of the repository.
 #variable_conflict use_variable
 DECLARE
-  -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
-  -- they are called by now; how many are of the text and of the scope; the index; the longest chain.
+  -- Arguments: a trigger on the columns of text, scope, hash, number, flag and delete date, whatever they are called;
+  -- how many are of the text, and of the scope; the index; the longest chain.
   texts CONSTANT integer := TG_ARGV[1];
   fixed CONSTANT integer := texts OPERATOR(pg_catalog.+) TG_ARGV[2]::pg_catalog.int4;
   -- Rows of children by INHERITS are no rows of the table.
@@ -132,7 +132,7 @@ BEGIN
     IF stands THEN
       RAISE EXCEPTION USING ERRCODE = '23505',
         MESSAGE = pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3]),
-        HINT = 'The row, or another text of its hash, would be stored twice. The doctor finds texts that are.',
+        HINT = 'The text, or another one of its hash, is stored twice: run the doctor.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
   END LOOP;
