@@ -329,7 +329,7 @@ export async function mergeWith(
     const { deleteDateColumn } = target.declaration.metadata
     const tables = new Tables(session)
     const table = await tables.keyed(target.on.table)
-    await session.all([...createLog(target.on), ...createKeys(target.on, table)])
+    await session.make('merge', [...createLog(target.on), ...createKeys(target.on, table)])
     const { keep, dryRun = false } = options
     session.isTrial = dryRun
     const order = keep === 'newest' ? keep : 'oldest'

@@ -186,6 +186,20 @@ export class AdoptSession {
   }
 
   /**
+   * Makes what may exist, and waits for no lock longer than it would for the table. IF NOT EXISTS fails with 23505 where
+   * another session makes the same at that moment; after that it exists.
+   */
+  async make(step: string, statements: readonly string[]): Promise<void> {
+    const make = async (): Promise<void> => {
+      await this.patiently(step, async () => await this.all(statements))
+    }
+    await make().catch(async (error: unknown) => {
+      if (serverError(error)?.code !== SQLSTATE.uniqueViolation) throw error
+      await make()
+    })
+  }
+
+  /**
    * Does work in a transaction that has the table locked. A session that waits for a lock also stops every session that
    * asks for the lock later. So each attempt gives up soon, and the next follows after a random pause.
    *

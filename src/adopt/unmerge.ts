@@ -148,7 +148,7 @@ export async function unmergeWith(
     const { on } = target
     requireAdopted(target, false)
     const tables = new Tables(session)
-    await session.all([...createLog(on), ...createKeys(on, await tables.keyed(on.table))])
+    await session.make('unmerge', [...createLog(on), ...createKeys(on, await tables.keyed(on.table))])
     await session.query(analyzeLog(on))
     session.isTrial = options.dryRun === true
     const run: UnmergeRun = { session, on, tables, left: [], restored: 0 }
@@ -281,8 +281,7 @@ export async function forgetMerges(
   const declaration = findDeclaration(dataSource, entity, options.property)
   await withSession(dataSource, {}, {}, async (session) => {
     const { on } = await findTarget(declaration, session.query)
-    await session.all(createLog(on))
+    await session.make('forget', [...createLog(on), dropKeys(on)])
     await session.query(forgetLog(on), [on.table.guard])
-    await session.query(dropKeys(on))
   })
 }

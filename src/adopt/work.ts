@@ -31,6 +31,7 @@ import {
   FIND_KEPT,
   forgetState,
   readState,
+  refuseWritten,
   requireColumns,
   validateChecks,
   writeState,
@@ -219,6 +220,7 @@ async function beReady({ session, options: { userTriggers } }: WorkRun, work: Wo
         `Change it by a migration, or remove it with abandon and adopt the table again.`,
     )
   }
+  await session.query(refuseWritten(on, ADOPTIONS))
   const triggers = ownTriggers(facts, relation, { userTriggers, written })
   if (writes === 'alone') await keepTriggersOut(session, triggers)
   else if (writes !== 'nothing') refuseTriggers(triggers, writes.under)
@@ -229,7 +231,7 @@ export async function abandonWork(command: WorkCommand): Promise<{ readonly lock
   return await withTable(command, async (session, work) => {
     const { on } = work
     const statements = work.leave()
-    await session.all(createAdoptions(on))
+    await session.make('abandon', createAdoptions(on))
     await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all(statements)
       await session.query(forgetState(on), [on.table.guard])
@@ -265,7 +267,7 @@ export async function beginState(
   { on, rules }: Pick<Work, 'on' | 'rules'>,
   more: object,
 ): Promise<void> {
-  await session.all(createAdoptions(on))
+  await session.make('begin', createAdoptions(on))
   await goOn(session, on, 'begin', { format: FORMAT, rules, ...more })
 }
 

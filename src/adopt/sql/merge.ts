@@ -2,7 +2,17 @@ import type { Query } from '../../sql/catalog'
 import { dollarQuote, literal, qualified, quote } from '../../sql/identifier'
 import { field, isLive, tableName } from '../../sql/text-table'
 import { isTrustedBy } from '../../sql/trigger-set'
-import { type AdoptedTable, type Held, nameOf, objectOf, own, ownAlone, refusePlanted, workOf } from './table'
+import {
+  type AdoptedTable,
+  type Held,
+  nameOf,
+  objectOf,
+  own,
+  ownAlone,
+  refusePlanted,
+  refuseWritten,
+  workOf,
+} from './table'
 import { isOfChain, samePrimary } from './texts'
 
 /** Columns of a table by which its rows refer to another one. */
@@ -98,6 +108,7 @@ export const keysOf = (on: Held): string => objectOf(on, 'merged')
  * gives. Only the owner of the table reads it.
  */
 export const createLog = (on: AdoptedTable): string[] => [
+  refuseWritten(on, MERGES),
   `CREATE TABLE IF NOT EXISTS ${merges(on)} (seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
     `guard pg_catalog.text NOT NULL, old pg_catalog.text[] NOT NULL, kept pg_catalog.text[] NOT NULL, ` +
     `change pg_catalog.jsonb, data pg_catalog.jsonb NOT NULL)`,
@@ -124,11 +135,15 @@ export function createKeys(on: AdoptedTable, { types }: MergedTable): string[] {
     `CREATE INDEX IF NOT EXISTS ${quote(nameOf(on, 'merged_kept'))} ON ${keys} (kept)`,
     ...ownAlone(on, [keys]),
     ...grantAlike(on, keys),
-    // A table that a policy names can neither be dropped nor change the type of its key.
+    // A table that a policy names can neither be dropped nor change the type of its key. It is made once, for that waits
+    // for readers.
     `DO ${dollarQuote(`
 BEGIN
   IF (SELECT c.relrowsecurity FROM pg_catalog.pg_class AS c
-       WHERE c.oid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass) THEN
+       WHERE c.oid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass)
+    AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy AS p
+      JOIN pg_catalog.pg_class AS k ON k.oid OPERATOR(pg_catalog.=) p.polrelid AND k.relrowsecurity
+     WHERE k.oid OPERATOR(pg_catalog.=) ${literal(keys)}::pg_catalog.regclass AND p.polname OPERATOR(pg_catalog.=) 'visible') THEN
     ALTER TABLE ${keys} ENABLE ROW LEVEL SECURITY;
     DROP POLICY IF EXISTS visible ON ${keys};
     CREATE POLICY visible ON ${keys} FOR SELECT USING (EXISTS (SELECT FROM ${own(on)} WHERE ${kept.join(' AND ')}));

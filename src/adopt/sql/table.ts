@@ -133,12 +133,9 @@ export const findTransitional = (on: Held): string =>
 export const dropTriggers = (on: Held): string[] =>
   triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 
-/** For the transaction; no table has the OID 0. IF NOT EXISTS fails with 23505 where another session makes the table. */
-export const MAKE_ALONE: string = `SELECT pg_catalog.pg_advisory_xact_lock(${ADOPTION_CLASS}, 0)`
-
 /** The table in which adoptions of the schema say how far they are. */
 export const createAdoptions = (on: Adopting): string[] => [
-  MAKE_ALONE,
+  refuseWritten(on, ADOPTIONS),
   `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
   refusePlanted(on, ADOPTIONS),
   ...ownAlone(on, [adoptions(on)], 'readable'),
@@ -414,6 +411,23 @@ BEGIN
 END
 `)}`
 
+const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`
+
+/** Comes before a table is made unless it exists: what default privileges grant on a new one is revoked at once. */
+export const refuseWritten = ({ table }: Pick<Owned, 'table'>, name: string): string =>
+  `DO ${dollarQuote(`
+DECLARE
+  found pg_catalog.regclass := pg_catalog.to_regclass(${literal(qualified(table.schema, name))});
+BEGIN
+  IF EXISTS (SELECT FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+    WHERE c.oid OPERATOR(pg_catalog.=) found AND a.grantee OPERATOR(pg_catalog.<>) c.relowner${READING}) THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
+      MESSAGE = pg_catalog.format('roles other than its owner may write to %s', found),
+      HINT = 'The command does what is written there. See what the table holds, and revoke all but SELECT from them.';
+  END IF;
+END
+`)}`
+
 /**
  * Gives tables and sequences, as SQL, to the table's owner. Nobody else writes to them, whatever default privileges have
  * granted: names are taken and rows restored by what is written there.
@@ -427,11 +441,18 @@ export const ownAlone = (
 ): string[] => {
   const ours = `ANY (ARRAY[${names.map(literal).join(', ')}]::pg_catalog.regclass[])`
   return [
-    ...names.map((name) => `ALTER TABLE ${name} OWNER TO ${quote(owner)}`),
     `DO ${dollarQuote(`
 DECLARE
   command pg_catalog.text;
 BEGIN
+  -- Only where it is another's: the lock would wait for readers, and later ones would wait for it.
+  FOR command IN
+    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %I', c.oid::pg_catalog.regclass, ${literal(owner)})
+      FROM pg_catalog.pg_class AS c
+     WHERE c.oid OPERATOR(pg_catalog.=) ${ours} AND c.relowner OPERATOR(pg_catalog.<>) ${literal(quote(owner))}::pg_catalog.regrole
+  LOOP
+    EXECUTE command;
+  END LOOP;
   FOR command IN
     SELECT DISTINCT pg_catalog.format('REVOKE %s ON %s FROM %s',
         a.privilege_type, c.oid::pg_catalog.regclass, CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC'
@@ -449,5 +470,3 @@ END
 `)}`,
   ]
 }
-
-const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`

@@ -29,7 +29,9 @@ export interface Pages {
   readonly lines?: readonly [from: number, to: number]
 }
 
-function inPages({ from, to, lines }: Pages): string {
+/** Numbers, also where the stored state of an adoption holds something else. */
+function inPages(pages: Pages): string {
+  const [from, to, lines] = [Math.trunc(pages.from), Math.trunc(pages.to), pages.lines]
   const [first, last] = lines ? [`(${from},${lines[0]})`, `(${from},${lines[1]})`] : [`(${from},0)`, `(${to},0)`]
   return `t.ctid OPERATOR(pg_catalog.>=) '${first}'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '${last}'::pg_catalog.tid`
 }

@@ -5,7 +5,6 @@ import { abandon, adopt, planAdoption } from '../../../src/adopt'
 import { adoptWith } from '../../../src/adopt/adopt'
 import { findDeclaration, findTarget } from '../../../src/adopt/target'
 import { lockChains, readQueue } from '../../../src/adopt/sql/texts'
-import { MAKE_ALONE } from '../../../src/adopt/sql/table'
 import { STEPS } from '../../../src/adopt/options'
 import { findOrCreate } from '../../../src'
 import { useDatabase } from '../../support/database'
@@ -96,7 +95,7 @@ test('a transaction that stays open is waited for in short turns, in which nobod
 
 test('two adoptions that begin at once make the table of adoptions once', async () => {
   const made = 'create table unique_text_adoptions (guard text primary key, state jsonb not null)'
-  await other.query(`begin; ${MAKE_ALONE}; ${made}`)
+  await other.query(`begin; ${made}`)
   const adopted = adopt(dataSource, Page, AT_LEISURE)
   const waiting = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
   await expect.poll(async () => (await client.query(waiting)).rowCount).toBe(1)

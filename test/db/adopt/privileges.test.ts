@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { abandon, adopt, forgetMerges, mergeDuplicates, resolveMerged, unmerge } from '../../../src/adopt'
 import { followWith } from '../../../src/adopt/follow'
 import { doctor } from '../../../src/doctor'
@@ -263,7 +263,7 @@ describe('a table that another role has planted under a name of ours', () => {
     await fillPages()
     await plant(ADOPTIONS)
     await client.query(
-      'alter table page owner to adopt_other; grant adopt_other to adopt_planter; grant all on unique_text_adoptions to public',
+      'alter table page owner to adopt_other; grant adopt_other to adopt_planter; grant select on unique_text_adoptions to public',
     )
     expect(await adopt(await open(Page), Page)).toMatchObject({ step: 'done' })
     expect(await grantedToOthers()).toContainEqual({ relname: 'unique_text_adoptions', privileges: ['SELECT'] })
@@ -316,5 +316,83 @@ describe('a table that another role has planted under a name of ours', () => {
     await expect(mergeDuplicates(dataSource, Page, { keep: 'oldest' })).rejects.toMatchObject(refused)
     await client.query('alter table visit owner to postgres')
     expect(await mergeDuplicates(dataSource, Page, { keep: 'oldest' })).toMatchObject({ left: [] })
+  })
+})
+
+describe('who may write to what a command has kept', () => {
+  const granted = 'grant select, insert, update, delete on all tables in schema public to adopt_other'
+
+  test('has no adoption continued by it: what is stored becomes SQL', async () => {
+    await fillPages()
+    const dataSource = await open(Page)
+    await adopt(dataSource, Page, { until: 'begin' })
+    await client.query(granted)
+    const refused = { code: '55000', message: expect.stringMatching(/roles other than its owner may write/) as string }
+    for (const work of [adopt, abandon]) await expect(work(dataSource, Page)).rejects.toMatchObject(refused)
+    await client.query('revoke insert, update, delete on unique_text_adoptions from adopt_other')
+    expect(await adopt(dataSource, Page)).toMatchObject({ step: 'done' })
+  })
+
+  test('has no SQL of theirs run, also where it is no longer seen who it was', async () => {
+    await fillPages()
+    const dataSource = await open(Page)
+    await adopt(dataSource, Page, { until: 'begin' })
+    const page = `0,0)'::pg_catalog.tid; create table taken (); --`
+    await client.query(
+      `update unique_text_adoptions set state = state || jsonb_build_object('page', $1::text, 'pages', 9)`,
+      [page],
+    )
+    await adopt(dataSource, Page).catch(() => {})
+    expect((await client.query(`select to_regclass('taken') as taken`)).rows).toEqual([{ taken: null }])
+  })
+
+  test('has no row written by who takes merges back', async () => {
+    await fillPages()
+    const dataSource = await open(Page)
+    await adopt(dataSource, Page)
+    await mergeDuplicates(dataSource, Page, { keep: 'oldest' })
+    await abandon(dataSource, Page)
+    await client.query(`create table secret (who text primary key); ${granted}; revoke all on secret from adopt_other;
+      set role adopt_other; insert into unique_text_merges (guard, old, kept, change, data)
+        select guard, old, kept, '{"schema": "public", "table": "secret"}', '{"who": "adopt_other"}'
+          from unique_text_merges limit 1; reset role`)
+    const refused = { code: '55000', message: expect.stringMatching(/roles other than its owner may write/) as string }
+    await expect(unmerge(dataSource, Page)).rejects.toMatchObject(refused)
+    expect((await client.query('select from secret')).rowCount).toBe(0)
+  })
+})
+
+describe('nobody makes a command wait without an end', () => {
+  let reader: Client
+  beforeAll(async () => {
+    reader = await db.client()
+  })
+  afterEach(async () => {
+    await reader.query('rollback; select pg_advisory_unlock_all()')
+  })
+
+  test('by an advisory lock that another role has', async () => {
+    await fillPages()
+    await reader.query('select pg_advisory_lock(1970565217, 0)')
+    expect(await adopt(await open(Page), Page)).toMatchObject({ step: 'done' })
+  })
+
+  test('by an open transaction that has read the adoptions, or the keys of merged rows', async () => {
+    await fillPages()
+    await client.query('alter table page enable row level security')
+    const dataSource = await open(Page)
+    await adopt(dataSource, Page, { until: 'number' })
+    await reader.query('begin; select from unique_text_adoptions')
+    await abandon(dataSource, Page)
+    await reader.query('rollback')
+    await adopt(dataSource, Page)
+    await mergeDuplicates(dataSource, Page, { keep: 'oldest' })
+    const { rows } = await client.query<{ keys: string }>(
+      `select relname as keys from pg_class where relname ~ '_merged$'`,
+    )
+    await reader.query(`begin; select from ${rows[0]?.keys}`)
+    await mergeDuplicates(dataSource, Page, { keep: 'oldest' })
+    await abandon(dataSource, Page)
+    expect(await unmerge(dataSource, Page)).toMatchObject({ restored: 10, left: [] })
   })
 })
