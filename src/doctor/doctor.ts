@@ -9,6 +9,7 @@ import type { PlannedStep } from '../adopt/options'
 import { type FindWork, storedState, type Work } from '../adopt/work'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
+import { namesTable } from '../registry/names'
 import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
 import { exactState, findDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
@@ -33,8 +34,7 @@ import {
 } from './findings'
 import { readSurroundings, relationNamed, type Surroundings } from './sql'
 import { examinedColumns, TextLook } from './texts'
-import { lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './works'
-import { namesTable } from '../registry/names'
+import { isForeign, lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './works'
 
 /** Options of `doctor`. */
 export interface DoctorOptions {
@@ -246,6 +246,8 @@ type LookAt = (
 async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   const { metadata } = subject
   const looks: Looks = { findings: [], declarations: [] }
+  const isOfNames = metadata === registry.namesEntity.get(visit.dataSource)
+  if (isOfNames && (await isForeign(visit.dataSource, visit.reader))) return looks
   const keyColumns = databaseNames(metadata.primaryColumns)
   const look: LookAt = async (property, columns, run) => {
     const place = { entity: metadata.name, property }
@@ -335,7 +337,8 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   if (!metadata || (holders.length === 0 && !chosen.includes(metadata))) return []
   const subject = await openTextSubject(visit, metadata)
   if (!subject) return chosen.includes(metadata) ? [] : [tableMissing(metadata)]
-  if (missingColumns(subject.state, namesColumns(visit.dataSource)).length > 0) return []
+  const columns = [...databaseNames(metadata.primaryColumns), ...namesColumns(visit.dataSource)]
+  if (missingColumns(subject.state, columns).length > 0 || (await isForeign(visit.dataSource, visit.reader))) return []
   const place = { entity: metadata.name, property: 'text' }
   if (subject.surroundings.distributed) return [findingOf('table.distributed', place, { count: 1 })]
   const among = chosen.includes(metadata) ? undefined : holders

@@ -2,13 +2,14 @@ import { createHash } from 'node:crypto'
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { tableState } from '../sql/catalog'
-import { keyOfResult, numbered, readSurroundings } from './sql'
-import { type Normalizer, normalizeText, toNormalizer } from '../text/normalizer'
 import { type ColumnMetadata, declarationsOf } from '../registry/registry'
+import { tableState } from '../sql/catalog'
+import { type Normalizer, normalizeText, toNormalizer } from '../text/normalizer'
+import { keyOfResult, numbered, readSurroundings } from './sql'
 import {
   databaseNames,
   type DoctorKey,
+  missingColumns,
   Reader,
   qualifiedTable,
   countedRows,
@@ -87,6 +88,13 @@ export async function preview(
     const subject = await openSubject(reader, metadata)
     const seen = new Seen(toNormalizer(options.normalize), column.propertyPath, options.sampleTexts ?? SAMPLE_TEXTS)
     const read = [...scope, column].map(({ databaseName }) => databaseName)
+    // Of a row that has no such column, Postgres would ask a function of that name, whoever made it.
+    const [missing] = missingColumns(subject.state, [...subject.table.key.map(({ name }) => name), ...read])
+    if (missing !== undefined) {
+      throw new DeclarationError(
+        `preview(): ${qualifiedTable(metadata)} has no column "${missing}". Run your migrations first.`,
+      )
+    }
     const select = numbered('c', read)
     const parts = { table: subject.table, columns: read, texts: [column.databaseName], select }
     for await (const { results } of reader.pages(parts)) {

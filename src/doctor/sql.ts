@@ -4,7 +4,7 @@ import { hasNamedKey, holderKey, type HolderTable, nameField, type NamesColumn, 
 import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from '../sql/numbers'
 import { hasCitus, isDistributed } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
-import { TRIGGER_MARK } from '../sql/trigger-set'
+import { isTrustedBy, TRIGGER_MARK } from '../sql/trigger-set'
 import { bySchema, type ColumnType } from '../sql/types'
 
 /** A column of the key or of a scope, with its type. */
@@ -167,7 +167,10 @@ GROUP BY c.position`
   return { sql, values }
 }
 
-/** A foreign key of another table, or of the same, that refers to the table. */
+/**
+ * A foreign key of another table, or of the same, that refers to the table. That of a role which may not act as the owner
+ * of the table is left out: casts of its column's type, and its policies, would run as who asks.
+ */
 interface Referrer {
   /** SQL. */
   readonly table: string
@@ -243,6 +246,12 @@ function isCountRight(table: NumberTable): string {
   return `(pg_catalog.count(*) FILTER (WHERE ${counted}) OPERATOR(pg_catalog.=) (
     SELECT coalesce(pg_catalog.sum(k.n), 0) FROM ${scopesTable(table)} AS k WHERE ${ofScope}))::pg_catalog.text`
 }
+
+/** Selects tables among $2, as SQL, as whose owner the owner of the table $1 may not act. */
+export const FIND_FOREIGN: string = `SELECT t.oid FROM pg_catalog.pg_class AS k
+  JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) ANY (
+    ARRAY(SELECT pg_catalog.to_regclass(h.name)::pg_catalog.oid FROM pg_catalog.unnest($2::pg_catalog.text[]) AS h (name)))
+ WHERE k.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1) AND NOT ${isTrustedBy('k', 't')}`
 
 /** A column that holds a name, and the rows of its table as SQL. */
 export interface HeldName {
@@ -442,6 +451,7 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
         'table', ${relationName('f.conrelid')}, 'columns', ${columnNamesOf('f.conkey', 'f.conrelid')},
         'refersTo', ${columnNamesOf('f.confkey', 'c.oid')}, 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
       FROM pg_catalog.pg_constraint AS f
+      JOIN pg_catalog.pg_class AS o ON o.oid OPERATOR(pg_catalog.=) f.conrelid AND ${isTrustedBy('o', 'c')}
       WHERE f.confrelid OPERATOR(pg_catalog.=) c.oid AND f.contype OPERATOR(pg_catalog.=) 'f'
         AND f.conparentid OPERATOR(pg_catalog.=) 0),
     'lookalikes', ${names(`pg_catalog.format('%s.%I', ${relationName('o.oid')}, a.attname)`, LOOKALIKES)},

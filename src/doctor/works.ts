@@ -1,5 +1,6 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { type Finding, TextRejectedError } from '../errors'
+import { holderName, holderTable, namesIn, namesTable } from '../registry/names'
 import {
   dataSourceOf,
   type NameDeclaration,
@@ -8,10 +9,11 @@ import {
   tableDeclarations,
 } from '../registry/registry'
 import { type TableState, tableState } from '../sql/catalog'
-import { qualified } from '../sql/identifier'
 import { namedSet } from '../sql/names'
 import { type NumberTable, scopesName } from '../sql/numbers'
+import { tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
+import { keptScopes } from '../triggers/numbers'
 import {
   type DoctorFinding,
   findingOf,
@@ -19,10 +21,12 @@ import {
   Groups,
   missingColumns,
   type Place,
+  type Reader,
   refusalOf,
   qualifiedTable,
   type Result,
   countedRows,
+  databaseNames,
   SHOWN_KEYS,
   type Subject,
   toKey,
@@ -30,6 +34,7 @@ import {
 } from './findings'
 import {
   countsPage,
+  FIND_FOREIGN,
   type HeldName,
   isNoted,
   isTrue,
@@ -40,7 +45,6 @@ import {
   readSurroundings,
 } from './sql'
 import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './texts'
-import { holderName, holderTable, namesIn, namesTable } from '../registry/names'
 
 const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldName => ({
   holder: holderTable(declaration.metadata),
@@ -74,12 +78,21 @@ export async function lookAtNames(subject: Subject, declaration: NameDeclaration
   return { rows, nulls, findings: tally.findings(place) }
 }
 
-/** The table of names exists; if it does not, that is a finding of its own. */
+/** The table of names can be read; if not, that is a finding of its own. */
 async function namesStand({ metadata, reader }: Subject): Promise<boolean> {
   const dataSource = dataSourceOf(metadata)
-  const { schema, table } = namesTable(dataSource)
-  const { table: state } = await tableState(reader.query, qualified(schema, table), [])
-  return state !== null && missingColumns(state, namesColumns(dataSource)).length === 0
+  const { table: state } = await tableState(reader.query, tableName(namesTable(dataSource)), [])
+  const isWhole = state !== null && missingColumns(state, namesColumns(dataSource)).length === 0
+  return isWhole && !(await isForeign(dataSource, reader))
+}
+
+/**
+ * Whether the owner of the table of names may not act as the owner of a table with names. Casts of its types and its
+ * policies would run as who reads it.
+ */
+export async function isForeign(dataSource: DataSource, { query }: Reader): Promise<boolean> {
+  const holders = namesIn(dataSource).map(({ metadata }) => qualifiedTable(rootOf(metadata)))
+  return (await query(FIND_FOREIGN, [tableName(namesTable(dataSource)), holders])).length > 0
 }
 
 /** What was counted of the rows that may have a name. */
@@ -120,7 +133,10 @@ export async function lookAtHolders(
     const surroundings = await readSurroundings(subject.reader.query, relation, [])
     // Nobody holds the names of a table that is gone.
     if (!surroundings) continue
-    names.push(heldName(declaration, surroundings.distributed ? undefined : countedRows(relation, surroundings)))
+    const { table } = await tableState(subject.reader.query, relation, [])
+    const columns = [declaration.text.column, ...rootOf(declaration.metadata).primaryColumns]
+    const isRead = !surroundings.distributed && table && missingColumns(table, databaseNames(columns)).length === 0
+    names.push(heldName(declaration, isRead ? countedRows(relation, surroundings) : undefined))
   }
   const requested = among?.map(holderName)
   const isHeld = isTrue(of, names, requested)
@@ -181,7 +197,8 @@ export async function lookAtNumbers(
   }
   const twice = await lookAgain(subject, prints, { parts, identity })
   // Under its name another role may have put a view, whose functions would run as who reads it.
-  const isRead = table.count && subject.state.tables.some((one) => one.name === scopesName(table))
+  const kept = subject.state.tables.find((one) => one.name === scopesName(table))
+  const isRead = table.count && kept && Object.keys(keptScopes(table).columns).every((name) => name in kept.columns)
   const refusal = isRead && (await refusalOf(async () => await lookAtCounts(subject, table, tally)))
   if (refusal) tally.add('rows.unreadable', [], refusal)
   const keys = twice.keys.map((key) => toKey(subject, key))

@@ -337,12 +337,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
       `alter table ${SCOPES} alter s0 type varchar(100)`,
       'Comment table.different',
     ],
-    [
-      'a table of scopes without its count',
-      `alter table ${SCOPES} rename n to m`,
-      'Comment table.different',
-      'Comment.number rows.unreadable',
-    ],
+    ['a table of scopes without its count', `alter table ${SCOPES} rename n to m`, 'Comment table.different'],
     ['a table of scopes of another owner', `alter table ${SCOPES} owner to pg_monitor`, 'Comment table.different'],
     [
       'a table of scopes without its trigger',
