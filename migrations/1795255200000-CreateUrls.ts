@@ -219,7 +219,7 @@ DECLARE
   stands boolean;
   lowest integer;
   done integer;
-  r record;
+  r pg_catalog.record;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype

@@ -206,7 +206,7 @@ export class ChainLimitError extends UniqueTextError {
   constructor(property: string, cause?: unknown) {
     super(
       `The chain for "${property}" is full: maxChainLength texts share its hash. ` +
-        `Find out who writes them. If they are legitimate, use digest 'sha256' or raise maxChainLength.`,
+        `If they are legitimate, use digest 'sha256' or raise maxChainLength.`,
       cause,
     )
     this.property = property
@@ -221,8 +221,8 @@ export class HashCollisionError extends UniqueTextError {
 
   constructor(property: string, cause?: unknown) {
     super(
-      `A row with another text for "${property}" has the same hash, and there is no guard to keep both. Nobody is known to ` +
-        `make two texts of equal SHA-256: run the doctor, which finds wrong hashes. To keep both, remove "guard: false".`,
+      `A row with another text for "${property}" has the same hash, and there is no guard to keep both. ` +
+        `Run the doctor, which finds wrong hashes. To keep both, remove "guard: false".`,
       cause,
     )
     this.property = property
@@ -240,8 +240,8 @@ export class AttemptsExhaustedError extends UniqueTextError {
   constructor(property: string, attempts: number, elapsedMilliseconds: number, cause?: unknown) {
     super(
       `None of ${attempts} attempts found or created the row for "${property}" (${Math.round(elapsedMilliseconds)} ms). ` +
-        `Call again later. If that fails too, look for a transaction that keeps deleting or locking the same rows, ` +
-        `and run the doctor.`,
+        `Call again later. If that fails too, run the doctor, and look for a transaction that keeps deleting or ` +
+        `locking the rows.`,
       cause,
     )
     this.attempts = attempts

@@ -1,5 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { nameTriggersOf } from '../names/sql/triggers'
+import { holderTable, namesText } from '../registry/names'
 import { dataSourceOf, type NameDeclaration, tableNames } from '../registry/registry'
 import { findDrift, workDrift } from '../schema/readiness'
 import { triggerWorks, wantedSets } from '../schema/table'
@@ -54,7 +55,6 @@ import {
   type Work,
   type WorkState,
 } from './work'
-import { holderTable, namesText } from '../registry/names'
 
 interface NamesState extends WorkState {
   /** The key of the row that it has come to. */

@@ -1,14 +1,14 @@
 import type { EntityManager, ReplicationMode } from 'typeorm'
 import { connectsAsMade, openSession } from '../connection/open-session'
 import { nextTick, startTimer, stopTimer } from '../connection/mutex'
+import { openTransaction, registry } from '../registry/registry'
+import { ensureReady, knownReady } from '../schema/readiness'
+import type { StoredRow } from '../sql/find'
+import { parameterText } from '../sql/types'
 import { type EntityText, onTable } from './entity-text'
 import { groupBy } from './batches'
 import { type RowValues, sameValues } from './row-values'
 import { statementsOf } from './statements'
-import { parameterText } from '../sql/types'
-import type { StoredRow } from '../sql/find'
-import { openTransaction, registry } from '../registry/registry'
-import { ensureReady, knownReady } from '../schema/readiness'
 
 /** How many calls may go their ordinary way at once; further calls wait. */
 const MOST_ALONE = 8

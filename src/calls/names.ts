@@ -1,14 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
 import { type TakenText, TextRejectedError } from '../errors'
-import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
-import { ensureReady, ensureTriggers } from '../schema/readiness'
-import type { Statement, WireRow } from '../sql/find'
-import { type HolderTable, type SwappedRow, takenNamesStatement } from '../sql/names'
-import { normalizeText } from '../text/normalizer'
-import { takenName } from '../typeorm/refusals'
-import type { EntityColumns } from './entity-text'
-import { requireObject } from './values'
 import {
   holderName,
   holderDeclaration,
@@ -18,6 +10,14 @@ import {
   textsOfKey,
   typedKey,
 } from '../registry/names'
+import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
+import { ensureReady, ensureTriggers } from '../schema/readiness'
+import type { Statement, WireRow } from '../sql/find'
+import { type HolderTable, type SwappedRow, takenNamesStatement } from '../sql/names'
+import { normalizeText } from '../text/normalizer'
+import { takenName } from '../typeorm/refusals'
+import type { EntityColumns } from './entity-text'
+import { requireObject } from './values'
 
 /** A name that a row of the call shall hold. */
 export interface RequestedName {

@@ -1,6 +1,8 @@
 import type { DeepPartial, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral, SaveOptions } from 'typeorm'
 import { asOne, requireCurrentSnapshot } from '../connection/transactions'
 import { TextTakenError } from '../errors'
+import { dataSourceOf } from '../registry/registry'
+import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { Attempts, MAX_DANGLING } from './attempts'
 import { calledFrom, callerOf, requireManager } from './call-options'
 import {
@@ -16,8 +18,6 @@ import {
   type Walk,
 } from './graph-plan'
 import { copyOfGiven, hasId, hasValue, isObject, requireObject, setRelation } from './values'
-import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
-import { dataSourceOf } from '../registry/registry'
 
 /**
  * TypeORM's `save`, whose new nested objects are not stored a second time: one without a primary key whose unique text

@@ -7,11 +7,14 @@ import {
   InstanceChecker,
   type ObjectLiteral,
 } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
 import { updatedStatement, type WireRow } from '../sql/find'
 import { type ColumnMetadata, dataSourceOf, declarationsOf, namesOfEntity } from '../registry/registry'
 import type { Step } from '../connection/transactions'
+import { textsOfKey } from '../registry/names'
 import { requireEntries, requireManager } from './call-options'
 import { type EntityColumns, entityColumns, entityTextOf, type OnAnyTable, onReadyTables } from './entity-text'
 import { afterUpdate, beforeUpdate, fill, hydrate, listensToUpdate, newEntity, returnedBy } from './hydrate'
@@ -25,12 +28,9 @@ import {
   requireUpdatable,
 } from './values'
 import type { Writable, WritableOnly } from './insert-or-fail'
-import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
 import { ensureNamesReady, type HolderEntity, requestedNames } from './names'
 import { type RequestedText, writeOrFail } from './write-or-fail'
 import { numberIndexes } from './batches'
-import { textsOfKey } from '../registry/names'
 
 /**
  * The primary key: a value, which is of the type of the property `id` where there is one; an object that holds it whole,

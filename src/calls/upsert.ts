@@ -1,4 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
 import { checkOptions } from '../options'
 import { CALL_RULES, calledFrom, callerOf, type UpsertByTextOptions } from './call-options'
 import { type EntityText, entityTextOf, readyText, requireChanged, type Updates } from './entity-text'
@@ -7,7 +8,6 @@ import { type FindOrCreateResult, findOrCreateRow, upsertRow } from './one-row'
 import { type RequestedRow, requestedRow, updateOf, updatesOf } from './row-values'
 import { finish, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { withPromised } from './values'
-import { openSession } from '../connection/open-session'
 
 /**
  * Updates the rows that hold the texts, and creates those that are missing. The results have the order of the rows; a

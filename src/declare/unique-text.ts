@@ -8,8 +8,21 @@ import {
 } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions } from '../options'
+import { normalizeColumn, resolveDeclaration } from '../registry/declarations'
+import { requireMetadataInternals, requirePostgres } from '../registry/internals'
+import {
+  CLASS_RULES,
+  PROPERTY_RULES,
+  type RawDeclaration,
+  toRawDeclaration,
+  type UniqueTextClassOptions,
+  type UniqueTextColumn,
+  type UniqueTextPropertyOptions,
+} from '../registry/options'
+import { dataSourceOf, type Declaration, isOrExtends, registry, rootOf } from '../registry/registry'
 import { indexCondition } from '../sql/alter'
 import { checkExpression } from '../sql/text-table'
+import { sendHash } from '../typeorm/subscriber'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './data-source'
 import {
   declareColumn,
@@ -26,19 +39,6 @@ import {
   textColumnOf,
   type TextDecorator,
 } from './column'
-import { normalizeColumn, resolveDeclaration } from '../registry/declarations'
-import {
-  CLASS_RULES,
-  PROPERTY_RULES,
-  type RawDeclaration,
-  toRawDeclaration,
-  type UniqueTextClassOptions,
-  type UniqueTextColumn,
-  type UniqueTextPropertyOptions,
-} from '../registry/options'
-import { dataSourceOf, type Declaration, isOrExtends, registry, rootOf } from '../registry/registry'
-import { sendHash } from '../typeorm/subscriber'
-import { requireMetadataInternals, requirePostgres } from '../registry/internals'
 
 type IndexColumns = () => string[]
 

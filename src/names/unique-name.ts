@@ -1,17 +1,4 @@
 import type { EntityMetadata, EntitySchemaOptions } from 'typeorm'
-import { DeclarationError } from '../errors'
-import { checkOptions, RULE, type Rules } from '../options'
-import type { Change } from '../sql/alter'
-import { plainName } from '../sql/identifier'
-import { claimAllNames, releaseAllNames } from '../triggers/names'
-import { namesGuard, nameTriggersOf } from './sql/triggers'
-import type { FormerPolicy, HolderTable } from '../sql/names'
-import { refuseUnnormalized } from '../triggers/rows'
-import { notedHolder } from '../triggers/plan'
-import type { TriggerNote } from '../sql/trigger-set'
-import { type Duration, intervalOf } from '../text/digest'
-import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
-import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
 import {
   declareInSchema,
   declareProperty,
@@ -20,7 +7,12 @@ import {
   textColumnOf,
   type TextDecorator,
 } from '../declare/column'
+import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
+import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import { entityTable, normalizeColumn, requireKeyTypes, requireString, textColumn } from '../registry/declarations'
+import { requireMetadataInternals } from '../registry/internals'
+import { holderTable, namesTable } from '../registry/names'
 import {
   dataSourceOf,
   type NameDeclaration,
@@ -30,10 +22,18 @@ import {
   tableNames,
   type TriggerWork,
 } from '../registry/registry'
-import { requireMetadataInternals } from '../registry/internals'
 import { hasTenants } from '../schema/readiness'
 import { registerTriggers } from '../schema/table'
-import { holderTable, namesTable } from '../registry/names'
+import type { Change } from '../sql/alter'
+import { plainName } from '../sql/identifier'
+import type { FormerPolicy, HolderTable } from '../sql/names'
+import type { TriggerNote } from '../sql/trigger-set'
+import { type Duration, intervalOf } from '../text/digest'
+import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
+import { claimAllNames, releaseAllNames } from '../triggers/names'
+import { notedHolder } from '../triggers/plan'
+import { refuseUnnormalized } from '../triggers/rows'
+import { namesGuard, nameTriggersOf } from './sql/triggers'
 
 /** What becomes of a name when its holder takes another one. */
 export type FormerOption =

@@ -1,6 +1,21 @@
 import type { EntityMetadata, EntitySchemaOptions } from 'typeorm'
+import { declareInSchema, declareProperty, type PropertyDeclaration } from '../declare/column'
+import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
+import { foreignSchema, scopeColumns } from '../registry/declarations'
+import { requireMetadataInternals } from '../registry/internals'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  isOrExtends,
+  type NumberDeclaration,
+  registry,
+  rootOf,
+  type RowsChange,
+  tableNumbers,
+} from '../registry/registry'
+import { registerTriggers } from '../schema/table'
 import type { Change, FilledColumn } from '../sql/alter'
 import { fitName, plainName } from '../sql/identifier'
 import {
@@ -14,21 +29,6 @@ import {
 } from '../triggers/numbers'
 import type { NumberTable } from '../sql/numbers'
 import { numberTriggers } from './sql/triggers'
-import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
-import { declareInSchema, declareProperty, type PropertyDeclaration } from '../declare/column'
-import {
-  type ColumnMetadata,
-  dataSourceOf,
-  isOrExtends,
-  type NumberDeclaration,
-  registry,
-  rootOf,
-  type RowsChange,
-  tableNumbers,
-} from '../registry/registry'
-import { foreignSchema, scopeColumns } from '../registry/declarations'
-import { requireMetadataInternals } from '../registry/internals'
-import { registerTriggers } from '../schema/table'
 
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
 export interface NumberWithinOptions {

@@ -245,7 +245,7 @@ function refuseCombinations(where: string, options: UniqueTextOptions): void {
           ...(immutable === true ? ['immutable: the guard refuses changes'] : []),
           ...(maxChainLength === undefined ? [] : ['maxChainLength: a hash has room for one text']),
         ].map((reason) => `cannot be combined with ${reason}. Remove one of them.`)
-      : [`needs digest: 'sha256', for a hash has room for one text. Of other digests anybody may make two alike.`]
+      : [`needs digest: 'sha256', because a hash has room for one text, and MD5 is easily made to collide.`]
   if (other[0] !== undefined) throw new DeclarationError(`@UniqueText on ${where}: guard: false ${other[0]}`)
 }
 

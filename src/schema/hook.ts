@@ -1,4 +1,7 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
+import { entityTable } from '../registry/declarations'
+import { missingInternal, requireInternals } from '../registry/internals'
+import { type ColumnMetadata, type Declaration, tableDeclarations } from '../registry/registry'
 import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, renameTable } from '../sql/alter'
 import {
   addLookup,
@@ -30,9 +33,6 @@ import {
   withLocks,
 } from './table'
 import { exactState } from './readiness'
-import { type ColumnMetadata, type Declaration, tableDeclarations } from '../registry/registry'
-import { entityTable } from '../registry/declarations'
-import { missingInternal, requireInternals } from '../registry/internals'
 import { fillColumns, planNewRows, planRows, refuseLargeTable, type RowsPlan } from './rows'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */

@@ -156,8 +156,8 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const spread = await spreadOf(query, tableName(table), state.spread)
   if (spread.distribution?.kind === 'reference') {
     throw new UnsupportedDatabaseError(
-      `Table "${table.table}" is a reference table of Citus. Its copies drift apart when rows are inserted and deleted at ` +
-        `once, so no text is unique there. Distribute it, or keep it on the coordinator.`,
+      `Table "${table.table}" is a reference table of Citus. Its copies can differ, so no text is ` +
+        `unique there. Distribute it, or keep it on the coordinator.`,
     )
   }
   const ofSpread = [...notByKey(table, spread), ...unsupported(metadata, spread)].map(differently(table.table))

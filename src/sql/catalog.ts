@@ -489,12 +489,16 @@ export async function tableOids(
   return row?.oids.startsWith('-') === true ? undefined : row?.oids
 }
 
-/** Drops our functions in these schemas that no trigger runs any more, but for those of other roles. */
+/**
+ * Drops our functions in these schemas that no trigger runs any more, but for those of other roles, and for what bears our
+ * mark and is none of ours: no trigger can run it, or an extension needs it.
+ */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
   const rows = (await query(
     `SELECT pg_catalog.format('%I.%I()', pn.nspname, p.proname) AS name
        FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
       WHERE pn.nspname ${EQUALS} ANY ($1) AND ${IS_MARKED} AND pg_catalog.pg_has_role(p.proowner, 'MEMBER')
+        AND p.prorettype ${EQUALS} 'pg_catalog.trigger'::pg_catalog.regtype AND NOT ${inExtension('p')}
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid ${EQUALS} p.oid)
       ORDER BY 1`,
     [schemas, TRIGGER_MARK],

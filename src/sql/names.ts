@@ -249,19 +249,14 @@ const RAISE_RENAMED = `
  * The table that the functions name is the one that the trigger is on: types of another one may have casts of anybody.
  *
  * @param schema of the table, where names are found in another one
- * @param others what else is refused; for an OR
  */
-export const refuseOtherTable = (table: string, schema?: string, others: readonly string[] = []): string => `
+export const refuseOtherTable = (table: string, schema?: string): string => `
   IF NOT (${equal('TG_TABLE_NAME', literal(table))}
-    AND ${schema === undefined ? 'pg_catalog.pg_table_is_visible(TG_RELID)' : equal('TG_TABLE_SCHEMA', literal(schema))})${others
-      .map((one) => `\n  OR ${one}`)
-      .join('')} THEN${RAISE_RENAMED}
+    AND ${schema === undefined ? 'pg_catalog.pg_table_is_visible(TG_RELID)' : equal('TG_TABLE_SCHEMA', literal(schema))}) THEN${RAISE_RENAMED}
   END IF;`
 
 export const refuseOtherHolder = (holder: HolderTable): string =>
-  refuseOtherTable(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''), [
-    namesOtherColumns(holder),
-  ])
+  refuseOtherTable(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''))
 
 /**
  * A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN.
@@ -269,9 +264,10 @@ export const refuseOtherHolder = (holder: HolderTable): string =>
  * The text is parsed by the names of now, which an old snapshot does not show: the columns are asked of a function that
  * knows no snapshots. So is the trigger, which an old snapshot shows even where a migration has made another since.
  */
-function namesOtherColumns({ table, primary, names }: HolderTable): string {
+export function refuseRenamedColumns({ table, primary, names }: HolderTable): string {
   const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
-  return `EXISTS (
+  return `
+  IF EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
       AND ${equal('d.objid', 'g.oid')}
@@ -281,7 +277,8 @@ function namesOtherColumns({ table, primary, names }: HolderTable): string {
       AND CASE WHEN ${equal('a.object_names[3]', 'ANY (ARRAY[')}
         ${list(columns.map(literal), 8)}
       ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
-  )`
+  ) THEN${RAISE_RENAMED}
+  END IF;`
 }
 
 /** One of two rows, by its position in what was asked; without its columns where the other is not there. */

@@ -435,7 +435,7 @@ function otherWords(model: string, body: string): string | undefined {
 const createAlike = (rows: readonly string[]): string =>
   `DO ${dollarQuote(`
 DECLARE
-  one record;
+  one pg_catalog.record;
 BEGIN
   -- f has the body of model in other words: pairs of a word and what it becomes.
   FOR one IN

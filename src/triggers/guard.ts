@@ -434,7 +434,7 @@ const SETTLE = `${HEAD}
   stands boolean;
   lowest integer;
   done integer;
-  r record;
+  r pg_catalog.record;
 BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['($1)', '($2)'])}
   IF TG_OP ${EQUALS} 'INSERT' THEN
     EXECUTE pg_catalog.format('SELECT %s', live[5]) INTO comes USING NEW;

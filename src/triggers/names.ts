@@ -34,7 +34,7 @@ export function claimAllNames(holder: HolderTable, before?: HolderNote): string 
   return `DO ${dollarQuote(`
 #variable_conflict use_column
 DECLARE
-  one record;
+  one pg_catalog.record;
   clashes pg_catalog.text;
 BEGIN
   LOCK TABLE ONLY ${tableOf(holder)} IN SHARE ROW EXCLUSIVE MODE;${letDirect(holder, 'DISABLE')}${follow(holder, before)}
@@ -73,7 +73,7 @@ export function releaseAllNames(holder: Pick<HolderTable, 'holder' | 'of'>): str
   const { of } = holder
   return `DO ${dollarQuote(`
 DECLARE
-  one record;
+  one pg_catalog.record;
 BEGIN
   IF pg_catalog.to_regclass(${literal(qualified(of.schema, of.table))}) IS NOT NULL THEN${letDirect(holder, 'DISABLE')}
   DELETE FROM ${namesOf(holder)} AS n

@@ -8,6 +8,17 @@ import {
 } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import {
+  isStored,
+  operatorTexts,
+  storedAny,
+  storedCopy,
+  storedEqual,
+  storedIn,
+  storedJunction,
+  storedNot,
+  storedRaw,
+} from '../registry/operators'
+import {
   dataSourceOf,
   type Declaration,
   type NameDeclaration,
@@ -23,17 +34,6 @@ import { hashOfTexts, tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { markFor } from './seen-tables'
 import { withChangedHashes } from './subscriber'
-import {
-  isStored,
-  operatorTexts,
-  storedAny,
-  storedCopy,
-  storedEqual,
-  storedIn,
-  storedJunction,
-  storedNot,
-  storedRaw,
-} from '../registry/operators'
 
 /** The protected parts of TypeORM's query builders that conditions go through. */
 interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {

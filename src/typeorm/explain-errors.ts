@@ -13,6 +13,7 @@ import {
   type UniqueTextError,
   WaitsForItselfError,
 } from '../errors'
+import { namesIn, namesTable } from '../registry/names'
 import { quote } from '../sql/identifier'
 import { scopesName } from '../sql/numbers'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
@@ -34,7 +35,6 @@ import {
   UNKNOWN_HOLDER,
 } from './refusals'
 import { Deciding } from './seen-tables'
-import { namesIn, namesTable } from '../registry/names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
 

@@ -1,11 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
+import { type Declaration, registry } from '../registry/registry'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { decided, isUndecided, markOf, undecided } from '../sql/find'
 import { ensureReady, isOneOfMany, knownReady } from '../schema/readiness'
 import { declarationsIn } from './refusals'
-import { type Declaration, registry } from '../registry/registry'
 
 /** What a statement is sent by, and what asks for it. */
 interface Sender {

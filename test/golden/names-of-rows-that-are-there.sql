@@ -1,7 +1,7 @@
 DO $guard$
 #variable_conflict use_column
 DECLARE
-  one record;
+  one pg_catalog.record;
   clashes pg_catalog.text;
 BEGIN
   LOCK TABLE ONLY "users" IN SHARE ROW EXCLUSIVE MODE;
@@ -139,7 +139,7 @@ $guard$;
 
 DO $guard$
 DECLARE
-  one record;
+  one pg_catalog.record;
 BEGIN
   IF pg_catalog.to_regclass('"names"') IS NOT NULL THEN
   FOR one IN

@@ -183,7 +183,11 @@ function readBody(body: string, returns: string, parameters: readonly Json[] = [
   } catch (error) {
     throw new Error(`no PL/pgSQL: ${body.slice(0, 2000)}`, { cause: error })
   }
-  return readPlpgsql(tree, false)
+  // The parser keeps no name of this type, which is looked up as any other.
+  const records = /(?<![.\w"])record(?=\s*(?:;|:=|\bNOT\b))/i.test(body)
+    ? report('type', 'record', { text: body }, {})
+    : []
+  return [...records, ...readPlpgsql(tree, false)]
 }
 
 /** @param executes strings of expressions are SQL that EXECUTE runs */
@@ -218,7 +222,7 @@ function readExpression(query: string, mode: number, executes: boolean): Lookup[
 
 /** The types of DECLARE: those that the grammar binds to pg_catalog, and rows of tables, are found nowhere else. */
 function readDeclared(type: string): Lookup[] {
-  if (/%(?:ROW)?TYPE/i.test(type) || /^record$/i.test(type)) return []
+  if (/%(?:ROW)?TYPE/i.test(type)) return []
   return readAny(`SELECT NULL::${type}`).map((one) => ({ ...one, near: `DECLARE ${type}` }))
 }
 

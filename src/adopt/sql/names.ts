@@ -1,3 +1,20 @@
+import { claimBody } from '../../names/sql/take'
+import { nameTriggersOf } from '../../names/sql/triggers'
+import { addLookup, type LookupIndex } from '../../sql/catalog'
+import { literal, quote, unnest } from '../../sql/identifier'
+import {
+  hasNamedKey,
+  holderKey,
+  type HolderTable,
+  nameField,
+  type NamesColumn,
+  namesOfRow,
+  namesTableOf,
+  newRows,
+  pathOf,
+} from '../../sql/names'
+import { equal, field, op, tableName } from '../../sql/text-table'
+import { dropFunctions, makeFunctions } from '../../sql/trigger-set'
 import {
   type Adopting,
   alterTable,
@@ -11,23 +28,6 @@ import {
   own,
   ownAlone,
 } from './table'
-import { literal, quote, unnest } from '../../sql/identifier'
-import { addLookup, type LookupIndex } from '../../sql/catalog'
-import {
-  hasNamedKey,
-  holderKey,
-  type HolderTable,
-  nameField,
-  type NamesColumn,
-  namesOfRow,
-  namesTableOf,
-  newRows,
-  pathOf,
-} from '../../sql/names'
-import { claimBody } from '../../names/sql/take'
-import { nameTriggersOf } from '../../names/sql/triggers'
-import { equal, field, op, tableName } from '../../sql/text-table'
-import { dropFunctions, makeFunctions } from '../../sql/trigger-set'
 
 /** A table whose rows get their names claimed while others write. */
 export interface NamedTable extends OrderedTable {

@@ -1,10 +1,10 @@
-import { alterTable, compareKey, dropFilled, lockInOrder, nameOf, type OrderedTable, own } from './table'
-import { qualified, quote } from '../../sql/identifier'
-import { dropScopes, makeScopes } from '../../triggers/numbers'
-import { allEqual, byNumberDown, type NumberTable, scopeOf } from '../../sql/numbers'
 import { countsUpdates, numberTriggers } from '../../numbers/sql/triggers'
+import { qualified, quote } from '../../sql/identifier'
+import { allEqual, byNumberDown, type NumberTable, scopeOf } from '../../sql/numbers'
 import { field, tableName } from '../../sql/text-table'
 import { makeFunctions } from '../../sql/trigger-set'
+import { dropScopes, makeScopes } from '../../triggers/numbers'
+import { alterTable, compareKey, dropFilled, lockInOrder, nameOf, type OrderedTable, own } from './table'
 
 /** A table whose rows get their numbers while others write. */
 export interface NumberedTable extends OrderedTable {

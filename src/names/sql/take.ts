@@ -15,6 +15,7 @@ import {
   newRows,
   NO_JOIN,
   oldRows,
+  refuseRenamedColumns,
   refuseOtherHolder,
   standingRow,
   transition,
@@ -41,7 +42,7 @@ DECLARE
   taken pg_catalog.int8[];
   refused pg_catalog.jsonb[];
   refusal pg_catalog.jsonb;
-  one record;
+  one pg_catalog.record;
   found_id pg_catalog.int8;
   statement pg_catalog.text;`
 
@@ -54,12 +55,13 @@ DECLARE
 export function takeBody(holder: HolderTable, adopting = false): string {
   const claim = adopting ? claimOldNames(holder) : ''
   return `${DECLARATIONS}
-BEGIN
-  -- All rows of a statement have its number in their transaction: one look is enough for them.
+BEGIN${refuseOtherHolder(holder)}
+  -- All rows of a statement have its number in their transaction: one look at the columns is enough for them. A client
+  -- that sets the number itself saves itself the look, and no more.
   IF ${equal('TG_OP', `'UPDATE'`)} THEN
     statement := pg_catalog.concat_ws(' ', TG_RELID, NEW.xmin, NEW.cmin);
   END IF;
-  IF (${equal('statement', `pg_catalog.current_setting('unique_name.seen', true)`)}) IS NOT TRUE THEN${refuseOtherHolder(holder)}
+  IF (${equal('statement', `pg_catalog.current_setting('unique_name.seen', true)`)}) IS NOT TRUE THEN${refuseRenamedColumns(holder)}
     PERFORM pg_catalog.set_config('unique_name.seen', statement, true);
   END IF;
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}

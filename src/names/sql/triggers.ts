@@ -16,6 +16,7 @@ import {
   NO_JOIN,
   oldRows,
   pathOf,
+  refuseRenamedColumns,
   refuseOtherHolder,
   refuseOtherTable,
 } from '../../sql/names'
@@ -101,8 +102,8 @@ function giveBody(holder: HolderTable, adopting: boolean): string {
 #variable_conflict use_variable
 DECLARE
   gone pg_catalog.int8[];
-  keys pg_catalog.jsonb[];${adopting ? '\n  one record;' : ''}
-BEGIN${refuseOtherHolder(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}
+  keys pg_catalog.jsonb[];${adopting ? '\n  one pg_catalog.record;' : ''}
+BEGIN${refuseOtherHolder(holder)}${refuseRenamedColumns(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}
   SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
   FROM (
     SELECT n.*

@@ -226,6 +226,22 @@ describe('a role that is no superuser', () => {
     )
     expect(rows).toEqual([{ name: 'left_over' }])
   })
+  test.each([
+    ['has arguments', 'create function work(integer) returns integer language sql as'],
+    ['makes no row', 'create function work(integer, text) returns void language sql as'],
+  ])('that drops the schema drops no function by the name of a marked one that %s', async (_, create) => {
+    const dataSource = await open()
+    await client.query(`create function work() returns integer language sql as 'select 1'; set role ${quote(attacker)};
+      ${create} $$-- typeorm-unique-text guard\nselect 1$$; reset role`)
+    await dataSource.dropDatabase()
+    expect((await client.query(`select from pg_proc where proname = 'work'`)).rowCount).toBe(2)
+  })
+  test('drops its schema beside a marked function that an extension needs', async () => {
+    await client.query(`create extension if not exists citext; create function kept() returns trigger language plpgsql as
+      $$-- typeorm-unique-text guard\nbegin return new; end$$; alter extension citext add function kept()`)
+    await (await open()).dropDatabase()
+    expect((await client.query(`select from pg_proc where proname = 'kept'`)).rowCount).toBe(1)
+  })
   test('cannot take over the guard of a table that it may write', async () => {
     await migrate(await open())
     await client.query(`grant all on all tables in schema public to ${quote(attacker)}`)
