@@ -30,6 +30,7 @@ import {
   findInexact,
   findSurplus,
   isThere,
+  keyNames,
   lastChange,
   lockPairs,
   mayMerge,
@@ -563,20 +564,14 @@ async function keysOf({ session, target }: MergeRun, places: readonly string[]):
 
 /** @throws Unmergeable where a trigger prevents it */
 async function mergeReady(merging: MergeRun, ready: readonly string[], first: boolean): Promise<void> {
-  const { session, target, tables, table, references, clears, conflicts } = merging
+  const { session, target, table, references, clears, conflicts } = merging
   const { on } = target
   if (ready.length === 0) return
-  const source = placesSource(on)
-  for (const one of references) {
-    if (first) for (const place of ready) await conflicts.clear(place, one)
-    const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns }
-    await session.query(turn(on, source, one, await tables.keyed(one), 2), [
-      ready,
-      on.table.guard,
-      JSON.stringify(change),
-    ])
-    const [still] = await session.query<{ n: string }>(stillReferring(source, one), [ready])
-    if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${one.table}`)
+  for (const places of await together(merging, ready)) {
+    for (const one of references) {
+      if (first) for (const place of places) await conflicts.clear(place, one)
+      await turnReferences(merging, one, places)
+    }
   }
   // Triggers that count references have run by now: a row that comes back must not be counted for twice.
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
@@ -592,6 +587,33 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
     await session.set('session_replication_role', 'origin')
   }
   await session.query(dropPlaces(on), [ready])
+}
+
+/**
+ * The rows whose references are turned by one statement: all of them. If a row can refer to several rows that go, and one
+ * of these references is part of its key, it is each by itself, because the log has the key between two changes.
+ */
+async function together({ references, tables }: MergeRun, ready: readonly string[]): Promise<readonly string[][]> {
+  for (const { schema, table } of references) {
+    const ofTable = references.filter((one) => one.schema === schema && one.table === table)
+    const key = ofTable.length > 1 ? keyNames(await tables.keyed({ schema, table })) : []
+    if (ofTable.some(({ columns }) => columns.some((name) => key.includes(name)))) return ready.map((place) => [place])
+  }
+  return [[...ready]]
+}
+
+/** @throws Unmergeable where a trigger prevents it */
+async function turnReferences(
+  { session, target: { on }, tables }: MergeRun,
+  one: Reference,
+  places: readonly string[],
+): Promise<void> {
+  const source = placesSource(on)
+  const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns }
+  const values = [places, on.table.guard, JSON.stringify(change)]
+  await session.query(turn(on, source, one, await tables.keyed(one), 2), values)
+  const [still] = await session.query<{ n: string }>(stillReferring(source, one), [places])
+  if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${one.table}`)
 }
 
 /** What stands against it that two rows become one: the constraint, or a clause. */

@@ -218,12 +218,7 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
   }
   const entries = await session.query<Entry>(readLogged(on), [on.table.guard, seqs])
   for (const one of entries.filter(({ change }) => !isTurn(change))) await putOneBack(run, one, left)
-  for (const some of groupBy(
-    entries.filter(({ change }) => isTurn(change)),
-    ({ change }) => change,
-  ).values()) {
-    await turnAllBack(run, some, left)
-  }
+  for (const some of runsOf(entries.filter(({ change }) => isTurn(change)))) await turnAllBack(run, some, left)
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
   for (const sql of forgetKeys(on)) await session.query(sql, [seqs])
   await session.query(forgetEntries(on), [[...seqs, ...entries.map(({ seq }) => seq)]])
@@ -237,6 +232,17 @@ interface Entry {
 }
 
 const isTurn = (change: string): boolean => (JSON.parse(change) as LoggedChange).columns !== undefined
+
+/** Groups entries of the same change that follow each other: an entry between them may have changed the same rows. */
+function runsOf(entries: readonly Entry[]): readonly (readonly Entry[])[] {
+  const runs: Entry[][] = []
+  for (const entry of entries) {
+    const last = runs.at(-1)
+    if (last?.[0]?.change === entry.change) last.push(entry)
+    else runs.push([entry])
+  }
+  return runs
+}
 
 /** A row of another table that went, since it clashed with one that stayed. */
 async function putOneBack({ session, on, tables }: UnmergeRun, entry: Entry, left: LeftChange[]): Promise<void> {

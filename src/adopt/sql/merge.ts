@@ -370,15 +370,15 @@ const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
 
 /**
- * Keeps the rows that go, whole, as they are once nothing refers to them; $2 is the text. Its own columns are left out:
- * `abandon` drops them.
+ * Keeps the rows that go, whole, as they are once nothing refers to them, in the order of `place`; $2 is the text. Our own
+ * columns are left out, because `abandon` drops them.
  */
 export function logRows(on: AdoptedTable, table: MergedTable): string {
   const { hash, number, chained } = on.table
   const columns = columnNames(table).filter((name) => ![hash, number, chained].includes(name))
   return (
     `INSERT INTO ${merges(on)} (guard, old, kept, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
-    `${shownRow('l', columns)} FROM ${pairs(on)}`
+    `${shownRow('l', columns)} FROM ${pairs(on)} ORDER BY w.place`
   )
 }
 

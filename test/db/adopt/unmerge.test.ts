@@ -259,6 +259,22 @@ test.each(['l', 'm', 'r', 't', 'u', 'v', 'w', 'data', 'old', 'kept', 'change', '
   },
 )
 
+test('a row that refers to several rows that go, and is known by that, refers to them again', async () => {
+  await stage(
+    `insert into page (url) values ('b'), ('c'), ('c');
+     create table link (a integer references page, b integer references page, primary key (a, b));
+     insert into link values (2, 5), (5, 2), (5, 7), (7, 3), (3, 5), (2, 7), (1, 5), (2, 4)`,
+  )
+  const before = await all('select * from link')
+  expect(await merge({ conflict: { link: 'merge' } })).toMatchObject({ merged: 4, left: [] })
+  expect(await back()).toEqual({ restored: 4, left: [] })
+  expect(await all('select * from link')).toBe(before)
+  await merge({ conflict: { link: 'merge' } })
+  await abandon(dataSource, Page, AT_LEISURE)
+  expect(await unmerge(dataSource, Page, { batchMilliseconds: 0.001 })).toEqual({ restored: 4, left: [] })
+  expect(await all('select * from link')).toBe(before)
+})
+
 describe('rows that cannot come back', () => {
   test('stop no other one, and come back when they can', async () => {
     await stage(`${VISITS} alter table page add code text unique; update page set code = id`)
