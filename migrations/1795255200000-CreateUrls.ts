@@ -19,7 +19,7 @@ CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $g
 -- "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "immutable":true,
 -- "maxChainLength":100, "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",
 -- "index":"url_unique_index", "check":"CHK_e654ed1189ac9a7a656246a074",
--- "triggers":["b9ba835a","234024fa","44507472","4a9f8784","e6d5e726","c3740e30"]}
+-- "triggers":["2e7d1613","234024fa","44507472","4a9f8784","e6d5e726","c3740e30"]}
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
@@ -157,7 +157,7 @@ BEGIN
     IF met THEN
       RAISE EXCEPTION USING ERRCODE = '40001',
         MESSAGE = 'a text cannot become another one of equal hash in place',
-        HINT = 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.',
+        HINT = 'An upsert met the row of another text: try again. An UPDATE: store the text as a new row.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
     -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.
@@ -332,7 +332,7 @@ BEGIN
     IF stands THEN
       RAISE EXCEPTION USING ERRCODE = '23505',
         MESSAGE = pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3]),
-        HINT = 'The text, or another one of its hash, is stored twice: run the doctor.',
+        HINT = 'The text, or another of its hash, is stored twice: run the doctor.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
   END LOOP;
@@ -346,7 +346,7 @@ DECLARE
   shared pg_catalog.regprocedure;
 BEGIN
   IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8';
   END IF;
   SELECT pg_catalog.string_agg(pg_catalog.format('%5$s REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
@@ -388,8 +388,8 @@ BEGIN
 END
 $guard$`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls__url_place_insert" BEFORE INSERT ON "urls" FOR EACH ROW
-  WHEN (NEW."path_component_hash" IS NULL OR (NEW."hash_number" OPERATOR(pg_catalog.=) 0) IS NOT TRUE)
-  EXECUTE FUNCTION "unique_text_urls__url"()`)
+  WHEN (NEW."path_component_hash" IS NULL OR (NEW."hash_number" OPERATOR(pg_catalog.=) 0) IS NOT TRUE
+  OR NEW."hash_chained") EXECUTE FUNCTION "unique_text_urls__url"()`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls__url_place_update" BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme",
   "port", "path_component_hash", "hash_number", "hash_chained" ON "urls" FOR EACH ROW
   WHEN (((OLD."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text

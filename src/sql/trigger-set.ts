@@ -454,7 +454,7 @@ END
 
 const REFUSE_OTHER_ENCODINGS = `
   IF pg_catalog.current_setting('server_encoding') ${op('<>')} 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8';
   END IF;`
 
 /**

@@ -207,11 +207,12 @@ function guardTriggers(table: TextTable): Trigger[] {
   const settle = (event: 'insert' | 'update' | 'delete', when: readonly string[]): Trigger =>
     trigger(table, `settle_${event}`, { ...inKernel(table, SETTLE_KERNEL), time: 'AFTER', events: [event], when })
   return [
-    // With hash and number 0 from the client nothing runs: check and index decide.
+    // With hash and number 0 from the client nothing runs: check and index decide. A flagged anchor is a copy (COPY, a
+    // move between partitions or nodes), and others of its chain may have been copied before it.
     trigger(table, 'place_insert', {
       time: 'BEFORE',
       events: ['insert'],
-      when: [`NEW.${hash} IS NULL`, `(${equal(`NEW.${number}`, '0')}) IS NOT TRUE`],
+      when: [`NEW.${hash} IS NULL`, `(${equal(`NEW.${number}`, '0')}) IS NOT TRUE`, `NEW.${chained}`],
       runs: table.guard,
     }),
     // Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
@@ -382,7 +383,7 @@ BEGIN${columnsFor(['t', '($1)'], ['($2)', '($1)'])}
     IF met THEN${raise(6, {
       sqlstate: SQLSTATE.serializationFailure,
       message: `'a text cannot become another one of equal hash in place'`,
-      hint: 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.',
+      hint: 'An upsert met the row of another text: try again. An UPDATE: store the text as a new row.',
     })}
     END IF;
     -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.
@@ -497,7 +498,7 @@ BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['
     IF stands THEN${raise(6, {
       sqlstate: SQLSTATE.uniqueViolation,
       message: `pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3])`,
-      hint: 'The text, or another one of its hash, is stored twice: run the doctor.',
+      hint: 'The text, or another of its hash, is stored twice: run the doctor.',
     })}
     END IF;
   END LOOP;

@@ -6,7 +6,7 @@
 -- "normalizers":["custom@1"], "scope":["host","scheme","port"], "maxChainLength":1000,
 -- "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained", "index":"page url",
 -- "check":"page url check",
--- "triggers":["be785704","b6f995eb","45c41720","9e68917f","cf3241e9","752c8dc3"]}
+-- "triggers":["7ccf8501","b6f995eb","45c41720","9e68917f","cf3241e9","752c8dc3"]}
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
@@ -62,8 +62,8 @@ BEGIN
 END
 
 CREATE TRIGGER "unique_text_page__url_place_insert" BEFORE INSERT ON "page" FOR EACH ROW
-  WHEN (NEW."path_component_hash" IS NULL OR (NEW."hash_number" OPERATOR(pg_catalog.=) 0) IS NOT TRUE)
-  EXECUTE FUNCTION "unique_text_page__url"()
+  WHEN (NEW."path_component_hash" IS NULL OR (NEW."hash_number" OPERATOR(pg_catalog.=) 0) IS NOT TRUE
+  OR NEW."hash_chained") EXECUTE FUNCTION "unique_text_page__url"()
 
 CREATE TRIGGER "unique_text_page__url_place_update" BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme",
   "port", "path_component_hash", "hash_number", "hash_chained" ON "page" FOR EACH ROW

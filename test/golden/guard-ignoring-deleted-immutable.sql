@@ -5,7 +5,7 @@
 -- "normalizers":["custom@1"], "scope":["tenant"], "deleted":"deletedAt", "nullable":true,
 -- "immutable":true, "maxChainLength":1000, "hash":"urlHash", "number":"urlHashNumber",
 -- "chained":"urlHashChained", "index":"page url", "check":"page url check",
--- "triggers":["7a6b50bb","35711c80","9b060b7b","0fa5c698","16c594d9","30ff3bf2"]}
+-- "triggers":["510a1e33","35711c80","9b060b7b","0fa5c698","16c594d9","30ff3bf2"]}
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
@@ -68,7 +68,8 @@ BEGIN
 END
 
 CREATE TRIGGER "unique_text_page__url_place_insert" BEFORE INSERT ON "page" FOR EACH ROW WHEN (NEW."urlHash" IS NULL
-  OR (NEW."urlHashNumber" OPERATOR(pg_catalog.=) 0) IS NOT TRUE) EXECUTE FUNCTION "unique_text_page__url"()
+  OR (NEW."urlHashNumber" OPERATOR(pg_catalog.=) 0) IS NOT TRUE OR NEW."urlHashChained")
+  EXECUTE FUNCTION "unique_text_page__url"()
 
 CREATE TRIGGER "unique_text_page__url_place_update" BEFORE UPDATE OF "url", "tenant", "urlHash", "urlHashNumber",
   "urlHashChained", "deletedAt" ON "page" FOR EACH ROW

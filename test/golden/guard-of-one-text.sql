@@ -4,7 +4,7 @@
 -- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5", "text":[{"name":"url","prefix":""}],
 -- "normalizers":["custom@1"], "maxChainLength":1000, "hash":"urlHash", "number":"urlHashNumber",
 -- "chained":"urlHashChained", "index":"page url", "check":"page url check",
--- "triggers":["7a6b50bb","4419efa8","9e7d3d9a","286768e6","7d737484","b6b70f97"]}
+-- "triggers":["510a1e33","4419efa8","9e7d3d9a","286768e6","7d737484","b6b70f97"]}
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
@@ -42,7 +42,8 @@ BEGIN
 END
 
 CREATE TRIGGER "unique_text_page__url_place_insert" BEFORE INSERT ON "page" FOR EACH ROW WHEN (NEW."urlHash" IS NULL
-  OR (NEW."urlHashNumber" OPERATOR(pg_catalog.=) 0) IS NOT TRUE) EXECUTE FUNCTION "unique_text_page__url"()
+  OR (NEW."urlHashNumber" OPERATOR(pg_catalog.=) 0) IS NOT TRUE OR NEW."urlHashChained")
+  EXECUTE FUNCTION "unique_text_page__url"()
 
 CREATE TRIGGER "unique_text_page__url_place_update" BEFORE UPDATE OF "url", "urlHash", "urlHashNumber",
   "urlHashChained" ON "page" FOR EACH ROW

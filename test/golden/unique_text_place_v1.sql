@@ -77,7 +77,7 @@ BEGIN
     IF met THEN
       RAISE EXCEPTION USING ERRCODE = '40001',
         MESSAGE = 'a text cannot become another one of equal hash in place',
-        HINT = 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.',
+        HINT = 'An upsert met the row of another text: try again. An UPDATE: store the text as a new row.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
     -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.

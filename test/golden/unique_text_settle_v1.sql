@@ -132,7 +132,7 @@ BEGIN
     IF stands THEN
       RAISE EXCEPTION USING ERRCODE = '23505',
         MESSAGE = pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3]),
-        HINT = 'The text, or another one of its hash, is stored twice: run the doctor.',
+        HINT = 'The text, or another of its hash, is stored twice: run the doctor.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
   END LOOP;

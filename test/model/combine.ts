@@ -47,6 +47,10 @@ export function finds(isolations: readonly Isolation[], ...names: readonly strin
   )
 }
 
+/** Every order of a list. */
+export const orders = <T>(list: readonly T[]): T[][] =>
+  list.length === 0 ? [[]] : list.flatMap((first, at) => orders(list.toSpliced(at, 1)).map((rest) => [first, ...rest]))
+
 function* choose<T>(scripts: readonly T[], count: number): Generator<T[]> {
   if (count === 0) {
     yield []

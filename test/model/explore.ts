@@ -2,7 +2,7 @@
 import type { Fault } from './faults'
 import { keyOf, stateOf } from './keys'
 import { isFinished, self, type Process, type State, type Turn } from './process'
-import { brokenRows, brokenTurn, storedTwice, TWICE } from './properties'
+import { brokenRows, brokenTurn, COPY_REFUSED, copyRefused, storedTwice, TWICE } from './properties'
 import { hasWritten, run } from './run'
 import { abort, fail } from './transactions'
 
@@ -28,7 +28,7 @@ export interface Visit {
 }
 
 export interface Options {
-  /** With a fault, only a text stored twice counts as a violation. */
+  /** With a fault, only a text stored twice and a copy refused count as violations. */
   readonly fault?: Fault | undefined
   /** Keeps each state's predecessor and the processes' order: more memory, more states. */
   readonly trace?: boolean
@@ -149,7 +149,10 @@ class Search {
   }
 
   private broken(turn: Turn, before: Process): string | undefined {
-    if (this.options.fault !== undefined) return turn.committed && storedTwice(turn.rows) ? TWICE : undefined
+    if (this.options.fault !== undefined) {
+      if (turn.committed && storedTwice(turn.rows)) return TWICE
+      return copyRefused(turn, before) ? COPY_REFUSED : undefined
+    }
     return brokenTurn(turn, before) ?? (turn.committed ? brokenRows(turn.rows) : undefined)
   }
 

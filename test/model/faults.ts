@@ -24,6 +24,7 @@ export const FAULTS = {
   restoreWithoutPlace: 'a restored row keeps its number',
   noTouchAfterRestore: 'no touch after a restore',
   deletedRowsCount: 'softly deleted rows count as members of their chain',
+  flaggedWithoutPlace: 'a flagged row that is sent with number 0 is not placed',
   onlyAnchorCompared: 'only the anchor is compared',
   flaggedAnchorChanges: 'a flagged anchor may change',
 } as const

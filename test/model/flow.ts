@@ -2,15 +2,19 @@
 import { dropSnapshots, endStatement, findLowest, findRow, holder, PROGRESS, takeSnapshot } from './mvcc'
 import type { Found, FoundRow, Quals, Reader, Waiting } from './mvcc'
 import { currentPart, go, self, set, type Event, type Step, type Turn } from './process'
+import type { Fault } from './faults'
 import type { Part } from './script'
 import { FREED, type Version } from './state'
 import { fail, releaseSavepoint, restart } from './transactions'
 
 const FIRST_STEPS = { insert: 'place.read', delete: 'delete.row', update: 'update.row' } as const
 
-export function firstStep(part: Part): Step {
-  return part.kind === 'insert' && part.fast ? 'insert.index' : FIRST_STEPS[part.kind]
+export function firstStep(part: Part, fault: Fault | undefined): Step {
+  return part.kind === 'insert' && (part.fast || keepsFlag(part, fault)) ? 'insert.index' : FIRST_STEPS[part.kind]
 }
+
+export const keepsFlag = (part: Extract<Part, { kind: 'insert' }>, fault: Fault | undefined): boolean =>
+  fault === 'flaggedWithoutPlace' && part.copied === 'flagged'
 
 /** The parts of the statement behind the one that runs. */
 export function laterParts(turn: Turn): readonly Part[] {
@@ -23,7 +27,7 @@ export function nextPart(turn: Turn): Waiting {
   const { part, events } = self(turn)
   const [next] = laterParts(turn)
   const fresh = { number: 0, flag: false }
-  if (next !== undefined) go(turn, firstStep(next), { part: part + 1, ...fresh })
+  if (next !== undefined) go(turn, firstStep(next, turn.fault), { part: part + 1, ...fresh })
   else go(turn, events.length > 0 ? 'settle.anchor' : 'end', { part: 0, ...fresh })
   return PROGRESS
 }

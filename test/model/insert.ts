@@ -1,5 +1,5 @@
 /** INSERT behind its BEFORE trigger, and find-or-create, which is made of inserts. */
-import { firstStep, nextPart, queue } from './flow'
+import { firstStep, keepsFlag, nextPart, queue } from './flow'
 import { endStatement, holder, insertRow, PROGRESS, select, updateRow, visible, type Waiting } from './mvcc'
 import { currentPart, go, PASSES, self, set, type Turn } from './process'
 import type { Part } from './script'
@@ -13,7 +13,8 @@ const ROUNDS = 2 * PASSES
 export function insertIndex(turn: Turn): Waiting {
   const part = currentPart(self(turn))
   if (part.kind !== 'insert') throw new TypeError(`not an insert: ${part.kind}`)
-  const { number, flag } = self(turn)
+  const { number } = self(turn)
+  const flag = self(turn).flag || keepsFlag(part, turn.fault)
   const { becomes, chain } = part
   const key = probe(turn, chain, number)
   if (key.kind === 'wait') return key.processes
@@ -66,7 +67,7 @@ export function find(turn: Turn): Waiting {
     go(turn, 'end')
     return PROGRESS
   }
-  go(turn, firstStep(part))
+  go(turn, firstStep(part, turn.fault))
   if (round % PASSES === 2 && !script.autocommit) set(turn, { inSavepoint: true })
   return PROGRESS
 }

@@ -2,7 +2,7 @@
 import type { Fault } from './faults'
 import { alone } from './combine'
 import { ALONE, EMPTY, freedRow, PAIR, TRIPLE, type Scenario } from './scenarios'
-import { behind, change, clearFlag, fast, remove, restore, slow, softDelete, twisted, write } from './script'
+import { behind, change, clearFlag, copied, fast, remove, restore, slow, softDelete, twisted, write } from './script'
 import type { Isolation, Part } from './script'
 import { storedRow, type Row } from './state'
 
@@ -45,6 +45,7 @@ export const CAUGHT_BY: Readonly<Record<Fault, Scenario>> = {
   restoreWithoutPlace: races('RC', [...PAIR, freedRow(1, 2)], [restore('B')]),
   noTouchAfterRestore: races('RC', [...ALONE, freedRow(1)], [restore('B')], [remove('A')], [fast('B')]),
   deletedRowsCount: races('RC', [freedRow(0)], [slow('B')], [fast('B')]),
+  flaggedWithoutPlace: races('RC', EMPTY, [copied('B'), copied('A!')]),
   onlyAnchorCompared: races('RC', PAIR, [twisted('C', 'B')]),
   flaggedAnchorChanges: races('RC', PAIR, [behind('A', 'B')]),
 }

@@ -30,9 +30,19 @@ export function brokenRows(rows: readonly Row[]): string | undefined {
   return undefined
 }
 
+export const COPY_REFUSED = 'a copy of a whole chain is refused'
+
+/** Whatever the order of its rows, a chain that was whole elsewhere is stored where nobody else writes. */
+export function copyRefused({ failed, processes }: Turn, { script: { statement } }: Process): boolean {
+  if (failed !== '23505' || processes.length > 1 || typeof statement === 'string') return false
+  const inserts = statement.kind === 'write' ? statement.parts.filter((part) => part.kind === 'insert') : []
+  return inserts.length > 0 && inserts.every(({ copied }) => copied !== undefined)
+}
+
 export function brokenTurn(turn: Turn, before: Process): string | undefined {
   if (turn.violation !== undefined) return turn.violation
   if (turn.failed === LOOPS_USED_UP) return 'a loop of the guard does not end'
+  if (copyRefused(turn, before)) return COPY_REFUSED
   const { statement } = before.script
   const finding = typeof statement === 'object' && statement.kind === 'findOrCreate'
   return finding && turn.failed === '23505' ? 'find-or-create raises a unique violation' : undefined

@@ -29,7 +29,7 @@ function start(turn: Turn): Waiting {
   }
   const several = statement.kind === 'write' && statement.parts.length > 1
   if ((isolation === 'RR' || several) && takeSnapshot(turn, 'statement')) return PROGRESS
-  go(turn, statement.kind === 'write' ? firstStep(currentPart(self(turn))) : 'find')
+  go(turn, statement.kind === 'write' ? firstStep(currentPart(self(turn)), turn.fault) : 'find')
   return run(turn)
 }
 

@@ -1,10 +1,11 @@
 /** Which transactions meet on which table. One scenario is the search over every combination it names. */
-import { alone, finds, pairs, successive, together, undone, type Group } from './combine'
+import { alone, finds, orders, pairs, successive, together, undone, type Group } from './combine'
 import { begin, type State } from './process'
 import {
   behind,
   change,
   clearFlag,
+  copied,
   edit,
   fast,
   remove,
@@ -15,7 +16,7 @@ import {
   twisted,
   write,
 } from './script'
-import type { Part, Statement } from './script'
+import { script, type Part, type Script, type Statement } from './script'
 import { FREED, storedRow, type Row } from './state'
 
 export interface Scenario {
@@ -58,6 +59,26 @@ const BETWEEN_PARTITIONS = [
   write(remove("A'"), slow('A')),
   write(remove('A'), slow("A'"), remove('B'), slow("B'")),
 ]
+/** A dump of a chain, in each order of its rows: by one statement, and by one for each row. */
+const DUMPS = orders(['A!', 'B', 'C']).map((names) => names.map((name) => write(copied(name))))
+const COPIES = orders(['A!', 'B', 'C']).map((names) => [write(...names.map(copied))])
+/** Rows that go to another partition by DELETE and INSERT of what was deleted. The next row is promoted each time. */
+const MOVED_TOGETHER = orders(['A!', 'B']).map((names) => [
+  write(...names.flatMap((name) => [remove(name.charAt(0)), copied(name.replace(/(?<=^.)/u, "'"))])),
+])
+const MOVED_SINGLY = orders(['A', 'B', 'C']).map((names) =>
+  names.map((name, index) => {
+    const isAnchor = names.slice(index).every((other) => other >= name)
+    return write(remove(name), copied(`${name}'${isAnchor ? '!' : ''}`))
+  }),
+)
+const inOneOrMore = (...lists: readonly (readonly Statement[])[]): Script[] =>
+  BOTH.flatMap((isolation) =>
+    lists.flatMap((statements) => [
+      script([{ isolation, statements }]),
+      script(statements.map((one) => ({ isolation, statements: [one] }))),
+    ]),
+  )
 /** Triggers of the user's change texts behind the guard's back. */
 const TRIGGERED = each(twisted('A', 'B'), twisted('C', 'B'), twisted('B', 'C'), behind('A', 'B'), behind('B', 'C'))
 const HOSTILE = each(takeZero('B'), takeZero('C'), clearFlag('A'), edit('A'), edit('B'))
@@ -161,6 +182,18 @@ export const SCENARIOS: readonly Scenario[] = [
       { count: 1, scripts: alone(BOTH, ...BETWEEN_PARTITIONS) },
       { count: 2, scripts: alone(BOTH, ...BETWEEN_PARTITIONS, ...AROUND_MOVES) },
     ],
+  },
+  {
+    name: 'copies',
+    about: 'the rows of a chain restored in any order',
+    tables: [EMPTY],
+    groups: [{ count: 1, scripts: inOneOrMore(...DUMPS, ...COPIES) }],
+  },
+  {
+    name: 'copies between partitions',
+    about: 'a chain that is moved to another partition by DELETE and INSERT, in any order',
+    tables: [TRIPLE],
+    groups: [{ count: 1, scripts: inOneOrMore(...MOVED_TOGETHER, ...MOVED_SINGLY) }],
   },
   {
     name: 'statements',

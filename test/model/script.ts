@@ -17,6 +17,8 @@ export type Part =
       readonly onConflict: OnConflict
       /** What is stored: a trigger of the user's that runs after `place` may change the text, within its hash. */
       readonly becomes: number
+      /** The row was stored elsewhere, as an anchor with others or at a number of 1 and more, and is sent as it was. */
+      readonly copied?: 'flagged' | 'numbered'
     }
   | { readonly kind: 'delete'; readonly text: number; readonly chain: number }
   | {
@@ -116,6 +118,13 @@ export function slow(name: Name, onConflict: OnConflict = 'error'): Part {
 }
 export function twisted(name: Name, becomes: Name): Part {
   return { kind: 'insert', fast: false, onConflict: 'error', ...at(name), becomes: at(becomes).text }
+}
+/** A row as a dump, or the partition or node that it leaves, has it. `A!` is flagged. */
+export function copied(name: Name): Part {
+  const flagged = name.endsWith('!')
+  const from = flagged ? name.slice(0, -1) : name
+  const part = { kind: 'insert', fast: false, onConflict: 'error', ...at(from), becomes: at(from).text } as const
+  return { ...part, copied: flagged ? 'flagged' : 'numbered' }
 }
 export const remove = (name: Name): Part => ({ kind: 'delete', ...at(name) })
 

@@ -20,7 +20,8 @@ function describePart(part: Part): string {
   }
   const conflict = part.onConflict === 'error' ? '' : ` on conflict do ${part.onConflict}`
   const stored = part.becomes === part.text ? '' : `, which a trigger changes to ${name(part.becomes, part.chain)},`
-  return `insert ${subject}${stored} ${part.fast ? 'at number 0' : 'through the guard'}${conflict}`
+  const sent = part.copied === undefined ? '' : ` ${part.copied},`
+  return `insert ${subject}${stored}${sent} ${part.fast ? 'at number 0' : 'through the guard'}${conflict}`
 }
 
 function describeStatement(statement: Script['statement']): string {

@@ -151,6 +151,17 @@ export function slow(text: string, suffix = ''): Operation {
   return sql(`slow insert of ${text}${suffix}`, `INSERT INTO page (tenant, url) VALUES (${tenant}, ${url})${suffix}`)
 }
 
+/** Rows as a dump or another partition has them, in this order: `a1@0!` is the anchor of a chain with others. */
+export function copy(...rows: readonly string[]): Operation {
+  const values = rows.map((row) => {
+    const [, text = '', number = '0', flag] = /^(.+)@(\d+)(!?)$/u.exec(row) ?? []
+    const { tenant, url, hash } = parse(text)
+    return `(${tenant}, ${url}, ${hash}, ${number}, ${String(flag === '!')})`
+  })
+  const columns = 'tenant, url, "urlHash", "urlHashNumber", "urlHashChained"'
+  return sql(`copy ${rows.join(', ')}`, `INSERT INTO page (${columns}) VALUES ${values.join(', ')}`, rows.length)
+}
+
 const NOTHING = ' ON CONFLICT DO NOTHING'
 const UPDATE = ` ON CONFLICT (tenant, "urlHash", "urlHashNumber") DO UPDATE SET title = 'again'`
 

@@ -67,6 +67,12 @@ export const partitionMutation = mutation('a row takes the number of the partiti
   'IF false THEN RETURN NEW;',
 ])
 
+/** Without it, a chain can be copied only in the order of its numbers, and nothing is stored twice. */
+export const copyMutation = mutation('a flagged row that is sent with number 0 is not placed', [
+  / OR NEW\.\S+(?=\)\s+EXECUTE)/,
+  '',
+])
+
 /** What an interleaving must find; `a touch in the BEFORE trigger` is not here, for it stores nothing twice. */
 export const mutations: readonly Mutation[] = [
   firstLine('no promotion after a delete', [/WHEN \((OLD\.[^\s)]+)\)/, 'WHEN (false AND $1)']),

@@ -113,7 +113,7 @@ test.each([
 
 test('a change to another text of equal hash is refused as such, at once, and the transaction goes on', async () => {
   const { id } = await manager.save(Word, { text: 'a' })
-  const refused = { driverError: { code: '40001', hint: expect.stringContaining('store the new text as a new row') } }
+  const refused = { driverError: { code: '40001', hint: expect.stringContaining('store the text as a new row') } }
   expect(await rejection(updateOrFail(manager, Word, id, { text: 'b' }))).toMatchObject(refused)
   await dataSource.transaction(async (own) => {
     const error = await rejection(updateOrFail(own, Word, id, { text: 'b' }))

@@ -12,7 +12,6 @@ beforeEach(() => freshTable(client, page))
 
 const HASH = firstLetter.js('a')
 const INSERT_A1 = `insert into page (url) values ('a1')`
-const taken = { code: '23505', constraint: 'page url' }
 
 describe('a plain DO NOTHING drops a text that nobody has, in a true collision', () => {
   test('where it sends hash and number 0', async () => {
@@ -33,40 +32,6 @@ describe('a plain DO NOTHING drops a text that nobody has, in a true collision',
     expect(outcome).toMatchObject({ sqlstate: '23505', constraint: 'page url' })
     await other.run(`insert into page (url) values ('a2')`)
     expect(await rowsOf(client, page)).toBe('a1@0! a2@1')
-  })
-})
-
-describe('rows of a dump, with the triggers on', () => {
-  const restore = async (rows: readonly (readonly [string, number, boolean])[], suffix = ''): Promise<number> => {
-    let stored = 0
-    for (const [text, number, flag] of rows) {
-      const { rowCount } = await client.query(
-        `insert into page (url, "urlHash", "urlHashNumber", "urlHashChained") values ($1, $2, $3, $4) ${suffix}`,
-        [text, HASH, number, flag],
-      )
-      stored += rowCount ?? 0
-    }
-    return stored
-  }
-  /** The touch has moved the anchor behind the others. */
-  const DUMPED = [
-    ['a2', 1, false],
-    ['a1', 0, true],
-  ] as const
-
-  test('are refused where the anchor comes after another row of its chain', async () => {
-    await expect(restore(DUMPED)).rejects.toMatchObject(taken)
-  })
-  test('are lost with --on-conflict-do-nothing', async () => {
-    expect(await restore(DUMPED, 'on conflict do nothing')).toBe(1)
-    expect(await rowsOf(client, page)).toBe('a2@0')
-  })
-  test('are whole with --disable-triggers', async () => {
-    await client.query('alter table page disable trigger all')
-    expect(await restore(DUMPED)).toBe(2)
-    await client.query('alter table page enable trigger all')
-    expect(await rowsOf(client, page)).toBe('a1@0! a2@1')
-    expect(await violations(client, page)).toEqual([])
   })
 })
 

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../../support/database'
-import { mutations, partitionMutation, softMutations } from '../../support/mutations'
+import { copyMutation, mutations, partitionMutation, softMutations } from '../../support/mutations'
 import type { Level } from '../../support/sessions'
 import { expectedPlay, page, softPage, useStage } from '../../support/stage'
 import { allInterleavings } from './interleavings'
+import { copies } from './interleavings/copies'
 import { partitioned, partitionMoves } from './interleavings/partition-moves'
 import { softDeletes } from './interleavings/soft-deletes'
 
@@ -103,5 +104,13 @@ test('of a partitioned table, a row that takes the number of the partition that 
   const { name, guard } = partitionMutation
   const played = await stage.play(toAnother, 'READ COMMITTED', partitioned(name, guard(page)))
   expect(played).not.toEqual(expectedPlay(toAnother, 'READ COMMITTED'))
+  expect(played.transcript).toContainEqual(expect.stringContaining('23505'))
+})
+
+test('where flagged rows are not placed, a copied chain whose anchor arrives last is refused', async () => {
+  const [anchorLast] = copies
+  if (!anchorLast) throw new Error('There is no interleaving.')
+  const { name, guard } = copyMutation
+  const played = await stage.play(anchorLast, 'READ COMMITTED', { name, guard: guard(page) })
   expect(played.transcript).toContainEqual(expect.stringContaining('23505'))
 })

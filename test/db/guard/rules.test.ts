@@ -187,7 +187,7 @@ describe('rule 5: an update', () => {
     await expect(client.query(`update page set url = 'a3' where url = $1`, [from])).rejects.toMatchObject({
       code: '40001',
       constraint: 'page url',
-      hint: expect.stringContaining('store the new text as a new row'),
+      hint: expect.stringContaining('store the text as a new row'),
     })
   })
   test('to a text of equal hash is possible by way of another one', async () => {

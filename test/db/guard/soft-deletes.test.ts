@@ -31,7 +31,7 @@ describe('a row that comes deleted', () => {
     ['without a hash', 'null, 0, false', 'a2@0~'],
     ['with hash and number 0', `${hash}, 0, false`, 'a2@0~'],
     ['with hash and another number', `${hash}, 7, true`, 'a2@0~'],
-    ['with the flag', `${hash}, 0, true`, 'a2@0!~'],
+    ['with the flag', `${hash}, 0, true`, 'a2@0~'],
   ])('%s stands in nobody’s way, and is placed when it is restored', async (_, values, stored) => {
     await put('a1@0')
     await client.query(`insert into page ${columns} values ('a2', now(), ${values})`)

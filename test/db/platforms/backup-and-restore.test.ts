@@ -163,7 +163,7 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     async (table) => {
       to = await opened(`to ${turn}`)
       const restore = (commands[1] ?? '').replace('--disable-triggers', '')
-      expect(await run(restore)).toMatch(/^failed.*(?:39P01|UT003|23505|must be called|held cannot|duplicate key)/s)
+      expect(await run(restore)).toMatch(/^failed.*(?:39P01|UT003|must be called|held cannot)/s)
       const only =
         table.includes('post') || table === 'comment' ? `-t ${table} -t 'numbers_${table}*'` : `-t names -t '${table}'`
       expect(await run(restore.replace('--data-only', `--data-only ${only}`))).toMatch(/^failed/)
@@ -172,12 +172,16 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     },
   )
 
-  test('with --on-conflict-do-nothing a text is lost without an error, as the page warns', async () => {
-    to = await opened(`to ${turn}`)
-    const restore = (commands[1] ?? '').replace('--disable-triggers', '--inserts --on-conflict-do-nothing -t page')
-    expect(await run(restore)).not.toMatch(/^failed/)
-    expect([await from.manager.count(Page), await to.manager.count(Page)]).toEqual([2, 1])
-  })
+  test.each(['', '--inserts --on-conflict-do-nothing'])(
+    'with the triggers on, texts of one hash are restored (%s)',
+    async (options) => {
+      to = await opened(`to ${turn}`)
+      const restore = (commands[1] ?? '').replace('--disable-triggers', `${options} -t page`)
+      expect(await run(restore)).not.toMatch(/^failed/)
+      expect((await seen(to)) as { texts: unknown }).toMatchObject({ texts: STEVENS })
+      expect(await to.manager.count(Page)).toBe(2)
+    },
+  )
 
   test('counts that were left out are counted anew by the command, beside a writer', async () => {
     to = await opened(`to ${turn}`)

@@ -1,4 +1,5 @@
 import type { Interleaving } from '../../../support/interleaving'
+import { copies } from './copies'
 import { mdev37199 } from './mdev-37199'
 import { promotion } from './promotion'
 import { races } from './races'
@@ -11,6 +12,7 @@ export const interleavings: Readonly<Record<string, readonly Interleaving[]>> = 
   promotion,
   updates,
   statements,
+  copies,
   transactions,
   'MDEV-37199': mdev37199,
 }
