@@ -87,7 +87,7 @@ const clientsOf = (random: () => number): RefusedWriters =>
 
 const OPTIONS = { batchMilliseconds: 3, lockMilliseconds: 50, holdMilliseconds: 10_000 }
 
-/** Adopts; a person renames the rows that are told to clash. */
+/** Adopts; a person renames the rows that do not hold their names then. */
 async function adoptRenaming(clients: RefusedWriters, seams: Seams): Promise<AdoptReport> {
   for (;;) {
     try {
@@ -96,8 +96,11 @@ async function adoptRenaming(clients: RefusedWriters, seams: Seams): Promise<Ado
       if (!(error instanceof AdoptionError) || error.reason !== 'refused') throw error
       await clients.letGo()
       await client.query(
-        `update users as u set handle = 'fresh ' || u.id, slug = null from unique_name_users_names_8fcab70a_left as l
-          where jsonb_build_array(u.id) = l.key`,
+        `update users as u set handle = 'fresh ' || u.id, slug = null where exists (
+           select from (values ('handle', u.handle), ('slug', u.slug)) as v (property, text)
+            where v.text is not null and not exists (
+              select from names as n where n.holder = 'users' and n.holder_column = v.property and n.text = v.text
+                and n.holder_key = jsonb_build_array(u.id) and n.state = 'held'))`,
       )
     }
   }
