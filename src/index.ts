@@ -37,6 +37,7 @@ export { findOrCreate, findOrCreateMany, hashOf, type TextHash } from './calls/f
 export type { FindOrCreateManyResult } from './calls/many'
 export type { FindOrCreateResult } from './calls/one-row'
 export { upsertByText } from './calls/upsert'
+export type { OperationEvent } from './calls/watch'
 export { type Inserted, type Insertion, insertOrFail } from './calls/insert-or-fail'
 export { type Changed, type RowChange, type RowId, updateOrFail } from './calls/update-or-fail'
 export { normalizeTexts } from './schema/normalize-texts'

@@ -4,6 +4,7 @@ import { sleep } from '../connection/mutex'
 import type { Session } from '../connection/session'
 import { AttemptsExhaustedError, TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
+import { currentEvent } from './watch'
 
 /** One try and nine retries. */
 const MAX_ATTEMPTS = 10
@@ -85,5 +86,7 @@ export class Attempts {
     }
     await sleep(backoffMilliseconds(this.count, Math.random()))
     this.count += 1
+    const event = currentEvent()
+    if (event) event.attempts += 1
   }
 }

@@ -9,6 +9,7 @@ import { type EntityText, onTable } from './entity-text'
 import { groupBy } from './batches'
 import { type RowValues, sameValues } from './row-values'
 import { statementsOf } from './statements'
+import { currentEvent, type OperationEvent } from './watch'
 
 /** How many calls may go their ordinary way at once; further calls wait. */
 const MOST_ALONE = 8
@@ -51,6 +52,8 @@ interface WaitingCall extends Arrival {
   /** Its row holds what another call must not get a copy of: it is looked up for this call alone. */
   readonly apart: boolean
   readonly resolve: (answer: Answer) => void
+  /** Hears that the call shared an answer. */
+  readonly event: OperationEvent | undefined
 }
 
 /**
@@ -96,11 +99,11 @@ export class Coalescer {
    * The ordinary way of a call is over.
    *
    * @param answer what `enter` gave it
-   * @param found a look-up would have answered it. @default nobody knows
+   * @param result unless it created a row, a look-up would have answered it. @default nobody knows
    */
-  leave(answer: Answer | undefined, found?: boolean): void {
+  leave(answer: Answer | undefined, result?: { readonly created: boolean }): void {
     this.alone -= 1
-    if (found !== undefined) this.weigh(found)
+    if (result) this.weigh(!result.created)
     // Calls that were not notified: the call that they waited for failed, which concerns only itself.
     if (answer?.followers) for (const one of answer.followers.splice(0)) this.waiting.push({ ...one, followed: true })
     if (this.waiting.length > 0) this.serve()
@@ -108,7 +111,8 @@ export class Coalescer {
 
   private wait({ manager, row, missing, takes }: Arrival): Promise<Answer> {
     const answer = new Promise<Answer>((resolve) => {
-      this.waiting.push({ manager, row, missing, takes, followed: false, apart: false, resolve })
+      const event = currentEvent()
+      this.waiting.push({ manager, row, missing, takes, followed: false, apart: false, resolve, event })
     })
     this.serve()
     return answer
@@ -213,14 +217,19 @@ export class Coalescer {
     this.weigh(true)
     if (!stored) this.waiting.push({ ...one, apart: true })
     else if (one.takes?.(stored) === false) this.release(one)
-    else one.resolve({ stored })
+    else this.answer(one, stored)
+  }
+
+  private answer({ event, resolve }: WaitingCall, stored: StoredRow | null): void {
+    if (event) event.shared = true
+    resolve({ stored })
   }
 
   private answerMissing(same: Same): void {
     for (const one of same) {
       if (one.missing !== 'nothing') continue
       this.weigh(true)
-      one.resolve({ stored: null })
+      this.answer(one, null)
     }
     this.releaseAll(same.filter(({ missing }) => missing !== 'nothing'))
   }

@@ -272,8 +272,11 @@ export async function onReadyTables<One extends { readonly entityText: ReadyText
 
 const CHANGED = 'a table has got a deferrable constraint since the first call'
 
-/** @throws the error, unless the call may succeed once the table is examined again */
-export function requireChanged(session: Session, { declaration }: EntityText, error: unknown): void {
-  if (!forgetIfChanged(declaration, error)) throw error
+/**
+ * @param again the table was examined again already
+ * @throws the error, unless the call may succeed once the table is examined again
+ */
+export function requireChanged(session: Session, { declaration }: EntityText, error: unknown, again: boolean): void {
+  if (again || !forgetIfChanged(declaration, error)) throw error
   if (session.inTransaction) throw new TransactionAbortedError(error, CHANGED)
 }

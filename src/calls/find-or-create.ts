@@ -24,6 +24,7 @@ import { type FindOrCreateManyResult, PreparedMany } from './many'
 import { type FindOrCreateResult, findOrCreateRow, type OnDeleted } from './one-row'
 import { isDeferred, type RequestedRow, requestedRow } from './row-values'
 import { keyValues, normalized, requireObject, withPromised } from './values'
+import { countResults, watched, watchers } from './watch'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
@@ -55,6 +56,10 @@ export async function findOrCreate<
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<FindOrCreateResult<Entity>> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('findOrCreate', 'text', findOrCreate<Entity, Given, By>, [manager, entity, values, options], countResults)
+  if (seen) return await seen
   const { entityText, nested, load, onDeleted } = planOf('findOrCreate', manager, entity, options)
   if (nested)
     return await calledFrom(callerOf(findOrCreate), findOrCreateOneNested<Entity>(nested, values, options.create))
@@ -82,12 +87,11 @@ export async function findOrCreate<
           try {
             result = await findOrCreateRow<Entity>(session, ready, heard, onDeleted)
           } catch (error) {
-            if (again) throw error
-            requireChanged(session, entityText, error)
+            requireChanged(session, entityText, error, again)
           }
         }
       } finally {
-        coalescer.leave(answer, result && !result.created)
+        coalescer.leave(answer, result)
       }
     }
     await finish(session, entityText, [result], load)
@@ -166,6 +170,16 @@ export async function findOrCreateMany<
   inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
   options: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<FindOrCreateManyResult<Entity>[]> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched(
+      'findOrCreateMany',
+      'text',
+      findOrCreateMany<Entity, Given, By>,
+      [manager, entity, inputs, options],
+      countResults,
+    )
+  if (seen) return await seen
   const { entityText, nested, load } = planOf('findOrCreateMany', manager, entity, options)
   const { create, deleted, signal } = options
   signal?.throwIfAborted()

@@ -20,6 +20,7 @@ import { type EntityColumns, entityColumns, entityTextOf, type OnAnyTable, onRea
 import { afterInsert, beforeInsert, fill, listensToInsert, returnedBy } from './hydrate'
 import { inRow, keyValues, requireKnown, requireObject, requireSaved, requireUniqueText, withPromised } from './values'
 import { ensureNamesReady, requestedNames } from './names'
+import { countInserted, watched, watchers } from './watch'
 import { type RequestedText, writeOrFail } from './write-or-fail'
 
 /** What a column takes, or a function that gives SQL for it, as in TypeORM's `insert`. */
@@ -87,6 +88,9 @@ export async function insertOrFail(
   entity: EntityTarget<ObjectLiteral> | readonly Insertion[],
   values?: ObjectLiteral | readonly ObjectLiteral[],
 ): Promise<unknown> {
+  const seen =
+    watchers.hasSubscribers && watched('insertOrFail', 'text', insertOrFail, [manager, entity, values], countInserted)
+  if (seen) return await seen
   requireManager(manager)
   const single = !Array.isArray(entity)
   if (!single) requireEntries(entity, 2)

@@ -13,6 +13,7 @@ import { finish, hydrate, isEntityOfClass, relationsToLoad } from './hydrate'
 import { type RowValues, rowValues } from './row-values'
 import { statementsOf } from './statements'
 import { pathsBeside, requireObject } from './values'
+import { watched, watchers } from './watch'
 
 /**
  * The row that holds the text, or undefined.
@@ -130,6 +131,10 @@ export async function findOneByText<
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<Entity | null> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('findOneByText', 'text', findOneByText<Entity, Given, By>, [manager, entity, values, options])
+  if (seen) return await seen
   checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
   const entityText = entityTextOf(manager, entity, options.by)
   const { withDeleted = false } = options
@@ -155,6 +160,9 @@ export async function findOneByText<
   }
 }
 
+/** A look-up answers itself, whatever it finds. */
+const NOTHING_CREATED = { created: false }
+
 async function foundRow(
   session: Session,
   entityText: EntityText,
@@ -167,7 +175,7 @@ async function foundRow(
   try {
     return await find(session, await readyText(session, entityText), arrival.row)
   } finally {
-    coalescer.leave(answer, true)
+    coalescer.leave(answer, NOTHING_CREATED)
   }
 }
 

@@ -2,6 +2,7 @@ import type { DeepPartial, EntityManager, EntityMetadata, EntityTarget, ObjectLi
 import { asOne, requireCurrentSnapshot } from '../connection/transactions'
 import { TextTakenError } from '../errors'
 import { dataSourceOf } from '../registry/registry'
+import { watched, watchers } from './watch'
 import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { Attempts, MAX_DANGLING } from './attempts'
 import { calledFrom, callerOf, requireManager } from './call-options'
@@ -55,6 +56,9 @@ export async function saveFindingTexts(
   given: ObjectLiteral | readonly ObjectLiteral[],
   options?: SaveOptions,
 ): Promise<unknown> {
+  const seen =
+    watchers.hasSubscribers && watched('saveFindingTexts', 'text', saveFindingTexts, [manager, entity, given, options])
+  if (seen) return await seen
   return await calledFrom(callerOf(saveFindingTexts), saveAll(manager, entity, given, options))
 }
 

@@ -29,6 +29,7 @@ import {
 } from './values'
 import type { Writable, WritableOnly } from './insert-or-fail'
 import { ensureNamesReady, type HolderEntity, requestedNames } from './names'
+import { watched, watchers } from './watch'
 import { type RequestedText, writeOrFail } from './write-or-fail'
 import { numberIndexes } from './batches'
 
@@ -89,6 +90,8 @@ export async function updateOrFail(
   id?: RowId<ObjectLiteral>,
   changes?: ObjectLiteral,
 ): Promise<unknown> {
+  const seen = watchers.hasSubscribers && watched('updateOrFail', 'text', updateOrFail, [manager, entity, id, changes])
+  if (seen) return await seen
   requireManager(manager)
   const single = !Array.isArray(entity)
   if (!single) requireEntries(entity, 3)

@@ -8,6 +8,7 @@ import { type FindOrCreateResult, findOrCreateRow, upsertRow } from './one-row'
 import { type RequestedRow, requestedRow, updateOf, updatesOf } from './row-values'
 import { finish, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { withPromised } from './values'
+import { countResults, watched, watchers } from './watch'
 
 /**
  * Updates the rows that hold the texts, and creates those that are missing. The results have the order of the rows; a
@@ -57,6 +58,10 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   given: DeepPartial<NoInfer<Entity>> | readonly DeepPartial<NoInfer<Entity>>[],
   options: UpsertByTextOptions<NoInfer<Entity>> = {},
 ): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('upsertByText', 'text', upsertByText<Entity>, [manager, entity, given, options], countResults)
+  if (seen) return await seen
   checkOptions('upsertByText()', options, CALL_RULES.upsertByText)
   const entityText = entityTextOf(manager, entity, options.by)
   const updates = updatesOf(entityText, options.update, options.skipUpdateIfNoValuesChanged ?? false)
@@ -91,8 +96,7 @@ async function upsertOne<Entity extends ObjectLiteral>(
             ? await upsertRow<Entity>(session, ready, requested, updates)
             : await findOrCreateRow<Entity>(session, ready, requested)
       } catch (error) {
-        if (again) throw error
-        requireChanged(session, entityText, error)
+        requireChanged(session, entityText, error, again)
       }
     }
     await finish(session, entityText, [result], load)

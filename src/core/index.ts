@@ -6,6 +6,7 @@
 
 // How the operation of a feature runs.
 export { entityOf, indexSizeOf, operate, type Operation, tracedTo } from './operation'
+export { countResults, watched, watchedStream, watchers } from '../calls/watch'
 export { serverError, SQLSTATE } from '../sql/sqlstate'
 
 // Texts: what a call is of, and many rows of it.

@@ -1,5 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import {
+  countResults,
   type FindOrCreateResult,
   type HolderEntity,
   insertOrFail,
@@ -7,6 +8,8 @@ import {
   operate,
   type Operation,
   requiredName,
+  watched,
+  watchers,
 } from '../core'
 import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
@@ -64,6 +67,9 @@ export async function findHolder(
   text: string,
   options: FindHolderOptions = {},
 ): Promise<Holder | null> {
+  const seen =
+    watchers.hasSubscribers && watched('findHolder', undefined, findHolder, [manager, namespace, text, options])
+  if (seen) return await seen
   checkOptions('findHolder()', options, FIND_HOLDER_RULES)
   const names = nameStatements(manager)
   const declarations = requireNamespace(names, namespace)
@@ -184,6 +190,10 @@ export async function findOrCreateHolder<Entity extends ObjectLiteral>(
   values: DeepPartial<NoInfer<Entity>>,
   options: ByNameOptions = {},
 ): Promise<FindOrCreateResult<Entity>> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('findOrCreateHolder', 'name', findOrCreateHolder<Entity>, [manager, entity, values, options], countResults)
+  if (seen) return await seen
   checkOptions('findOrCreateHolder()', options, BY_NAME_RULES)
   const holder = chooseName(manager, entity, options)
   const name = requiredName(holder, holder.declaration, values)

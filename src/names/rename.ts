@@ -8,6 +8,8 @@ import {
   rowKey,
   updateNames,
   updateOrFail,
+  watched,
+  watchers,
 } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
@@ -34,6 +36,8 @@ export async function rename<Entity extends ObjectLiteral>(
   id: RowId<NoInfer<Entity>>,
   names: { readonly [Property in keyof Entity]?: Extract<Entity[Property], string | null> },
 ): Promise<Entity> {
+  const seen = watchers.hasSubscribers && watched('rename', 'name', rename<Entity>, [manager, entity, id, names])
+  if (seen) return await seen
   const { metadata, names: declared } = entityOf(manager, entity)
   const given: unknown = names
   const values = new Map(typeof given === 'object' && given !== null ? Object.entries(given) : [])
@@ -68,6 +72,9 @@ export async function swapNames<Entity extends ObjectLiteral>(
   one: RowId<NoInfer<Entity>>,
   ...[other, options = {}]: [other: RowId<NoInfer<Entity>>, options?: ByNameOptions]
 ): Promise<[Entity, Entity]> {
+  const seen =
+    watchers.hasSubscribers && watched('swapNames', 'name', swapNames<Entity>, [manager, entity, one, other, options])
+  if (seen) return await seen
   checkOptions('swapNames()', options, BY_NAME_RULES)
   const holder = chooseName(manager, entity, options)
   const keys = [one, other].map((id) => rowKey(holder, id))
@@ -147,6 +154,8 @@ export interface ReleaseExpiredOptions {
  * setInterval(() => void releaseExpired(dataSource.manager), 3_600_000)
  */
 export async function releaseExpired(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
+  const seen = watchers.hasSubscribers && watched('releaseExpired', undefined, releaseExpired, [manager, options])
+  if (seen) return await seen
   checkOptions('releaseExpired()', options, { batch: RULE.positive } satisfies Rules<ReleaseExpiredOptions>)
   const names = nameStatements(manager)
   return await operate(manager, { text: names.text() }, async (operation) => {

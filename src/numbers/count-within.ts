@@ -1,5 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { entityOf, operate } from '../core'
+import { entityOf, operate, watched, watchers } from '../core'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { countStatements } from './sql/count'
@@ -30,6 +30,9 @@ export async function countWithin<Entity extends ObjectLiteral>(
   scope: DeepPartial<NoInfer<Entity>>,
   options: CountWithinOptions = {},
 ): Promise<number> {
+  const seen =
+    watchers.hasSubscribers && watched('countWithin', 'number', countWithin<Entity>, [manager, entity, scope, options])
+  if (seen) return await seen
   const { of, number } = countedNumber('countWithin()', manager, entity, options)
   const values = scopeValues('countWithin()', of, number, scope)
   return await operate(manager, { number }, async ({ session }) => {
@@ -56,6 +59,9 @@ export async function recount<Entity extends ObjectLiteral>(
   scope?: DeepPartial<NoInfer<Entity>>,
   options: CountWithinOptions = {},
 ): Promise<number> {
+  const seen =
+    watchers.hasSubscribers && watched('recount', 'number', recount<Entity>, [manager, entity, scope, options])
+  if (seen) return await seen
   const { of, number } = countedNumber('recount()', manager, entity, options)
   const statements = countStatements(number.table)
   const isOne = scope !== undefined || number.table.scope.length === 0

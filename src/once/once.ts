@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { EntityManager, QueryRunner } from 'typeorm'
-import { operate, type Operation, rowValues, serverError, SQLSTATE, tracedTo } from '../core'
+import { operate, type Operation, rowValues, serverError, SQLSTATE, tracedTo, watched, watchers } from '../core'
 import { DeclarationError, TextRejectedError, TokenReusedError, TransactionAbortedError } from '../errors'
 import { checkOptions, kindOf, type Rules } from '../options'
 import { type Duration, intervalOf } from '../text/digest'
@@ -98,6 +98,13 @@ export async function once<Answer>(
   work: ((manager: EntityManager) => Promise<Answer> | Answer) & JsonAnswer<Answer>,
   options: OnceOptions = {},
 ): Promise<OnceResult<Answer>> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('once', undefined, once<Answer>, [manager, token, work, options], ({ replayed }) => ({
+      rows: 1,
+      created: replayed ? 0 : 1,
+    }))
+  if (seen) return await seen
   const traced = tracedTo(once)
   checkOptions('once()', options, ONCE_RULES)
   const call = callOf(manager, token, work, options)

@@ -1,6 +1,16 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { Column, CreateDateColumn, Entity, type EntityManager, Index, PrimaryGeneratedColumn } from 'typeorm'
-import { type EntityText, entityTextOf, operate, type Operation, rowValues, UniqueText, whereNotNull } from '../core'
+import {
+  type EntityText,
+  entityTextOf,
+  operate,
+  type Operation,
+  rowValues,
+  UniqueText,
+  watched,
+  watchers,
+  whereNotNull,
+} from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { tokenStatements } from './sql'
@@ -169,6 +179,8 @@ Object.defineProperty(OnceToken, ONCE_TOKEN, { value: true })
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  */
 export async function forgetToken(manager: EntityManager, token: string): Promise<boolean> {
+  const seen = watchers.hasSubscribers && watched('forgetToken', undefined, forgetToken, [manager, token])
+  if (seen) return await seen
   const tokens = tokensOf(manager)
   const { key } = rowValues(tokens.entityText, { token })
   requireNotInside(tokens, token, 'forgetToken')
@@ -200,6 +212,9 @@ export async function removeExpiredTokens(
   manager: EntityManager,
   options: RemoveExpiredTokensOptions = {},
 ): Promise<number> {
+  const seen =
+    watchers.hasSubscribers && watched('removeExpiredTokens', undefined, removeExpiredTokens, [manager, options])
+  if (seen) return await seen
   checkOptions('removeExpiredTokens()', options, { batch: RULE.positive } satisfies Rules<RemoveExpiredTokensOptions>)
   const tokens = tokensOf(manager)
   return await withTokens(manager, tokens, async (operation) => {

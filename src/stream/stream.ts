@@ -9,6 +9,7 @@ import {
   type GivenValues,
   type Naming,
   tracedTo,
+  watchedStream,
 } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
@@ -69,7 +70,9 @@ export function findOrCreateStream<
   const operation = 'findOrCreateStream'
   const entityText = streamedText(operation, dataSource, entity, options)
   const inputs = inputsOf<DeepPartial<Entity>>(operation, source)
-  return resultsOf(flowOf(dataSource, entityText, inputs, options), options, tracedTo(findOrCreateStream))
+  const flow = flowOf<Entity>(dataSource, entityText, inputs, options)
+  const results = resultsOf(flow, options, tracedTo(findOrCreateStream))
+  return watchedStream(results, operation, 'text', [dataSource.manager, entity, options])
 }
 
 /** @throws DeclarationError for an argument or an option that is wrong */
@@ -146,11 +149,17 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
   entity: EntityTarget<Entity>,
   options: Naming<By, FindOrCreateStreamOptions<NoInfer<Entity>>> = {},
 ): Transform {
-  const entityText = streamedText('findOrCreateTransform', dataSource, entity, options)
+  const operation = 'findOrCreateTransform'
+  const entityText = streamedText(operation, dataSource, entity, options)
   const traced = tracedTo(findOrCreateTransform)
   const written = new WrittenInputs<DeepPartial<Entity>>()
   const flow = flowOf<Entity>(dataSource, entityText, written, options)
-  return new FlowTransform(written, resultsOf(flow, options, traced), {
+  const results = watchedStream(resultsOf(flow, options, traced), operation, 'text', [
+    dataSource.manager,
+    entity,
+    options,
+  ])
+  return new FlowTransform(written, results, {
     stop: () => flow.stop(),
     signal: options.signal,
   })

@@ -66,6 +66,7 @@ const PUBLIC = {
       'FindOrCreateResult',
       'Inserted',
       'Insertion',
+      'OperationEvent',
       'RowChange',
       'RowId',
       'TextHash',
