@@ -44,8 +44,9 @@ test('a project with the tarball runs the quick start and the commands of README
 
 /** What the lines of a document leave out. */
 const programOf = (lines: readonly Lines[]): string => `
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { Column, DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
-import { findOneByText, findOrCreate, insertOrFail, updateOrFail } from 'typeorm-unique-text'
+import { findOneByText, findOrCreate, insertOrFail, type OperationEvent, updateOrFail } from 'typeorm-unique-text'
 import { findHolder, Name, rename, UniqueName } from 'typeorm-unique-text/names'
 import { countWithin, NumberWithin } from 'typeorm-unique-text/numbers'
 import { once, OnceToken } from 'typeorm-unique-text/once'
@@ -69,7 +70,7 @@ void main()
 test('the lines of docs/operations.md and of docs/url.md print what is beside them', PATIENCE, async () => {
   const pages = ['operations.md', 'url.md'].map((name) => readFile(path.join(ROOT, 'docs', name), 'utf8'))
   const lines = readLines((await Promise.all(pages)).join(''))
-  expect(lines.map(({ name }) => name)).toEqual(['operations', 'more', 'url'])
+  expect(lines.map(({ name }) => name)).toEqual(['operations', 'watch', 'more', 'url'])
   const project = await makeProject(workspace.installation, 'lines', {
     databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),
     files: { ...readme.files, 'lines.ts': programOf(lines) },
