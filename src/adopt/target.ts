@@ -129,8 +129,11 @@ export async function refuseNullRows(
 function requireTable(relation: string, facts: AdoptionFacts | undefined): AdoptionFacts {
   if (!facts) throw noTable(relation)
   if (facts.kind === 'r') return facts
-  const what = facts.kind === 'p' ? 'is partitioned' : 'is no table'
-  throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. Use a migration.`)
+  const [what, next] =
+    facts.kind === 'p'
+      ? ['is partitioned', 'Run the migration in a maintenance window, with unique_text.maintenance on']
+      : ['is no table', 'Declare the entity on a table']
+  throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. ${next}.`)
 }
 
 /**
