@@ -193,7 +193,7 @@ class NamesWork implements Work {
     }
     await this.refuseNulls(session)
     await makeNamesTable(session, this.metadata, on.owner)
-    await beginState(run, this, { made: false, lost: this.stands === 'ready' })
+    await beginState(run, this, { lost: this.stands === 'ready' })
     await session.all(createClaims(on))
     if (this.stands === 'none') await this.releaseFound(session, 'held')
     return await session.locked({ on, step: 'begin', mode: 'SHARE ROW EXCLUSIVE' }, async () => {

@@ -41,13 +41,9 @@ import { againstOwn, type RefusedRows } from './target'
 /** How far an adoption has come, as the database keeps it. Each kind adds its own members. */
 export interface WorkState {
   readonly step: AdoptStep
-  /** Raised when a later version of this package cannot continue what an earlier version began. */
-  readonly format: number
   /** What is declared: an adoption of something else cannot continue. */
   readonly rules: string
 }
-
-const FORMAT = 1
 
 /**
  * The order for names and numbers, which have a value in every row before they are NOT NULL. They have nothing to do in
@@ -268,7 +264,7 @@ export async function beginState(
   more: object,
 ): Promise<void> {
   await session.make('begin', createAdoptions(on))
-  await goOn(session, on, 'begin', { format: FORMAT, rules, ...more })
+  await goOn(session, on, 'begin', { rules, ...more })
 }
 
 /** Notes in the database what comes next. */
