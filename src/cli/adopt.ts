@@ -31,7 +31,7 @@ import { doctor } from '../doctor'
 import { formatFinding } from './commands'
 import { EXIT, type ExitCode, findEntity } from './import'
 import { number } from './report'
-import { linesOf, onlyExport, printable, printableLines, type Streams } from './terminal'
+import { linesOf, onlyExport, printable, printableLines, type Streams, writeEvent } from './terminal'
 import { type Invocation, type KeptRow, UsageError } from './usage'
 
 interface AdoptRun {
@@ -290,7 +290,7 @@ class Reporter {
 
   private writeEvent(event: object): void {
     this.printed = performance.now()
-    this.run.streams.stdout.write(`${JSON.stringify({ time: new Date().toISOString(), ...event })}\n`)
+    writeEvent(this.run.streams.stdout, event)
   }
 
   private writeLine(line: string): void {

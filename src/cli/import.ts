@@ -14,9 +14,10 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { Flow } from '../stream/flow'
-import { readCsvColumn, type Line, type List, ListError, type Original, originalOf, readLines } from './list'
+import { type Line, type List, ListError, type Original, originalOf, readLines } from './list'
+import { type Entry, hasHeader, readRecords, type RecordRules, type Row } from './records'
 import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally, number } from './report'
-import { describeError, openProgress, type Output, refusalReason, type Streams } from './terminal'
+import { describeError, openProgress, refusalReason, type Streams, writeEvent } from './terminal'
 import { UsageError } from './usage'
 
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
@@ -27,8 +28,8 @@ export interface ImportRun {
   readonly dataSource: DataSource
   readonly target: ImportTarget
   readonly list: List
-  /** The column of a CSV list. undefined: each line is a text. */
-  readonly column?: string | undefined
+  /** How records fill properties. undefined: each line is a text. */
+  readonly records?: RecordRules | undefined
   /** Only looks rows up. @default false */
   readonly dryRun?: boolean
   /** Takes the lines that are refused. */
@@ -37,12 +38,17 @@ export interface ImportRun {
   readonly signal: AbortSignal
   /** What the lines hold, in the plural. @default 'lines' */
   readonly unit?: string
+  /** Every event is a line of JSON. @default false */
+  readonly json?: boolean
+  /** A refused line is a failure. @default false */
+  readonly strict?: boolean
 }
 
 /** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
 export async function runImport(run: ImportRun): Promise<ExitCode> {
-  const { dataSource, target, list, streams, signal, dryRun = false, refused } = run
-  const progress = openProgress(streams.stderr)
+  const { dataSource, target, list, streams, signal, dryRun = false, refused, records, json = false } = run
+  const { stdout, stderr } = streams
+  const progress = openProgress(stderr)
   // Otherwise the loop would wait for the next chunk, which never comes on a terminal.
   const close = (): void => list.close()
   signal.addEventListener('abort', close)
@@ -53,7 +59,11 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
       signal,
       dryRun,
       onAnswers: async (areRefused) => await refused?.answered(areRefused),
-      onProgress: (counts) => progress.update(counts.lines, lines.fraction(counts.lines)),
+      onProgress: (counts) => {
+        const fraction = lines.fraction(counts.lines)
+        if (json) writeEvent(stdout, { event: 'progress', ...counts, fraction })
+        else progress.update(counts.lines, fraction)
+      },
     })
   } finally {
     signal.removeEventListener('abort', close)
@@ -61,9 +71,16 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
     list.close()
     await refused?.close()
   }
-  streams.stdout.write(formatReport(report, run.unit, dryRun, run.column === undefined ? 'line' : 'record'))
-  if (refused && refused.lost > 0) streams.stderr.write(`\n${number(refused.lost)} ${NOT_KEPT}\n`)
-  return conclude(report, dryRun, streams.stderr)
+  const { end, ...counted } = report
+  const error = end.kind === 'failed' ? { error: describeError(end.error), where: end.where } : {}
+  const each = {
+    each: records && records.format !== 'ndjson' ? 'record' : 'line',
+    header: records && hasHeader(records),
+  }
+  if (json) writeEvent(stdout, { event: 'report', ...counted, end: end.kind, ...error })
+  else stdout.write(formatReport(report, { unit: run.unit, dryRun, ...each }))
+  if (refused && refused.lost > 0) stderr.write(`\n${number(refused.lost)} ${NOT_KEPT}\n`)
+  return conclude(report, run)
 }
 
 const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the file of --refused.'
@@ -72,15 +89,17 @@ const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the
 class CountedLines {
   private lines = 0
 
-  constructor(private readonly run: Pick<ImportRun, 'list' | 'column' | 'refused'>) {}
+  constructor(private readonly run: Pick<ImportRun, 'list' | 'records' | 'refused'>) {}
 
-  async *read(): AsyncGenerator<Line[], void, undefined> {
-    const { list, column, refused } = this.run
+  async *read(): AsyncGenerator<Entry[], void, undefined> {
+    const { list, records, refused } = this.run
     const lines = readLines(list.chunks)
-    const texts = column === undefined ? lines : readCsvColumn(lines, column, refused?.afterHeader())
-    for await (const some of texts) {
+    const came = (line: Original | undefined): void => refused?.came(line)
+    const onRecord = records && hasHeader(records) ? refused?.afterHeader() : came
+    const entries = records ? readRecords(lines, records, onRecord) : lines
+    for await (const some of entries) {
       this.lines += some.length
-      if (column === undefined) for (const line of refused ? some : []) refused?.came(originalOf(line))
+      if (!records && refused) for (const line of some) came(originalOf(line as Line))
       yield some
     }
   }
@@ -91,11 +110,14 @@ class CountedLines {
   }
 }
 
-function conclude({ end, lines, created, found, rejected }: ImportReport, dryRun: boolean, stderr: Output): ExitCode {
+function conclude(
+  { end, lines, created, found, rejected }: ImportReport,
+  { dryRun = false, strict = false, streams: { stderr } }: ImportRun,
+): ExitCode {
   if (end.kind === 'done') {
-    if (rejected === 0 || created + found > 0) return EXIT.done
-    stderr.write('\nEvery line is rejected. Mend the list or the declaration, and run the command again.\n')
-    return EXIT.failed
+    const isAll = rejected > 0 && created + found === 0
+    if (isAll) stderr.write('\nEvery line is rejected. Mend the list or the declaration, and run the command again.\n')
+    return isAll || (strict && rejected > 0) ? EXIT.failed : EXIT.done
   }
   const next = dryRun
     ? 'Run the command again: it starts at the top.'
@@ -124,18 +146,18 @@ export interface ImportOptions {
 /**
  * Finds or creates a row for every line, as a stream does. A line that is refused is counted and skipped.
  *
- * @param lines as `readLines` yields them
+ * @param lines as `readLines` or `readRecords` yields them
  * @throws SchemaDriftError, UnsupportedDatabaseError before anything is read or written
  * @throws the driver's own error if it cannot connect; a failure after that is part of the report
  */
 export async function importLines(
   dataSource: DataSource,
   target: ImportTarget,
-  lines: AsyncIterable<readonly Line[]>,
+  lines: AsyncIterable<readonly Entry[]>,
   options: ImportOptions = {},
 ): Promise<ImportReport> {
   const { signal, dryRun = false } = options
-  const flow = new Flow<Line, ObjectLiteral>({
+  const flow = new Flow<Entry, ObjectLiteral>({
     dataSource,
     rules: { entityText: target.rows, eager: false, create: dryRun ? refuseToCreate : undefined },
     source: sourceOfMany(lines),
@@ -155,7 +177,7 @@ export async function importLines(
 }
 
 async function tallyFlow(
-  flow: Flow<Line, ObjectLiteral>,
+  flow: Flow<Entry, ObjectLiteral>,
   tally: ImportTally,
   { onAnswers, onProgress }: ImportOptions,
 ): Promise<ImportEnd> {
@@ -213,14 +235,14 @@ const refuseToCreate = (): never => {
 }
 
 /** Adds a line to the rows of a window. A dry run adds each text of the list once. */
-function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<ObjectLiteral>, line: Line) => void {
+function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<ObjectLiteral>, entry: Entry) => void {
   // A text that would be created in one batch is not found by the next, so all of the list are remembered, by a digest.
   const known = new Set<string>()
-  return (rows, line) => {
-    if (typeof line !== 'string') return rows.refuse(new RefusedLine(line.reason))
-    if (line === '') return rows.refuse(BLANK)
+  return (rows, entry) => {
+    if (entry === '') return rows.refuse(BLANK)
+    if (typeof entry !== 'string' && 'reason' in entry) return rows.refuse(new RefusedLine(entry.reason))
     try {
-      const values = target.toValues(line)
+      const values = target.toValues(typeof entry === 'string' ? entry : entry.row)
       if (!values) return rows.refuse(new RefusedLine(target.refusal))
       if (dryRun) {
         const digest = createHash('md5').update(rows.identityOf(values)).digest('base64')
@@ -282,11 +304,12 @@ export interface ImportTarget {
   /** For find-or-create, selecting no more columns than counting needs. */
   readonly rows: EntityText
   /**
-   * The properties of a row for a text; undefined if the declaration's `parse` refuses the text.
+   * The properties of a row for a text, or for the values of a record; undefined if the declaration's `parse` refuses the
+   * text.
    *
    * @throws what the user's own `parse` throws
    */
-  readonly toValues: (text: string) => ObjectLiteral | undefined
+  readonly toValues: (given: string | Row) => ObjectLiteral | undefined
   /** The reason if `parse` gives none: one clause. */
   readonly refusal: string
 }
@@ -297,19 +320,29 @@ export interface TargetNames {
   readonly entity: string
   /** The name of the unique text, as in the option `by`. @default the entity's only one */
   readonly property?: string | undefined
+  /** How records fill properties. undefined: each line is a text. */
+  readonly records?: RecordRules | undefined
+  /** What every row gets, by property. @default none */
+  readonly set?: ReadonlyMap<string, string>
 }
 
 /**
  * Finds the entity and the unique text that a person named.
  *
- * @throws UsageError if nothing has this name; the message lists the names that exist
+ * @throws UsageError if nothing has this name, or values are missing; the message lists the names that exist
  * @throws DeclarationError if a line is not enough to make a row
  */
-export function findImportTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
+export function findImportTarget(dataSource: DataSource, names: TargetNames): ImportTarget {
+  const { entity, property } = names
   const metadata = findEntity(dataSource, entity)
   const name = chooseText(dataSource, metadata, property)
   const rows = withKeyOnly(entityTextOf(dataSource.manager, metadata.target, name))
-  return { metadata, rows, toValues: valuesMaker(rows), refusal: `it is not a "${name}" that ${metadata.name} accepts` }
+  return {
+    metadata,
+    rows,
+    toValues: valuesMaker(rows, names),
+    refusal: `it is not a "${name}" that ${metadata.name} accepts`,
+  }
 }
 
 /**
@@ -348,24 +381,44 @@ function chooseText(dataSource: DataSource, metadata: EntityMetadata, property: 
   throw new UsageError(`Choose a unique text of ${metadata.name} with --property: ${names}.`)
 }
 
-function valuesMaker({ metadata, declaration }: EntityText): ImportTarget['toValues'] {
+function valuesMaker(
+  { metadata, declaration }: EntityText,
+  { records, set = new Map() }: TargetNames,
+): ImportTarget['toValues'] {
   const { name, text, scope, parse } = declaration
-  if (parse) return (line) => parse(line) ?? undefined
   const what = `"${name}" of ${metadata.name}`
   const [only] = text
-  if (!only || text.length > 1) {
+  if (!parse && !records && (!only || text.length > 1)) {
     throw new DeclarationError(
-      `${what} consists of several columns. Give its @UniqueText() the option "parse", which fills them from a text.`,
+      `${what} consists of several columns. Give its @UniqueText() the option "parse", which fills them from a text, ` +
+        `or import records: --format csv with --map for each of them.`,
     )
   }
-  if (scope.length > 0) {
-    const within = scope.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
-    throw new DeclarationError(
-      `${what} is unique within ${within}, but a line holds only the text. Import it with findOrCreateMany().`,
+  const textual = parse ? [name] : text.map(({ column }) => column.propertyPath)
+  const known = new Set([
+    ...textual,
+    ...metadata.columns.filter(({ embeddedMetadata }) => !embeddedMetadata).map(({ propertyPath }) => propertyPath),
+  ])
+  const given = [...(records ? records.map.keys() : textual), ...set.keys()]
+  const other = given.find((one) => !known.has(one))
+  if (other !== undefined) {
+    throw new UsageError(`${metadata.name} has no property "${other}". It has: ${[...known].join(', ')}.`)
+  }
+  const needed = parse ? textual : [...textual, ...scope.map(({ propertyPath }) => propertyPath)]
+  const missing = needed.find((one) => !given.includes(one))
+  if (missing !== undefined) {
+    throw new UsageError(
+      `A row needs "${missing}" for ${what}: --set ${missing}=VALUE, or --format csv --map ${missing}=COLUMN.`,
     )
   }
-  const { propertyName } = only.column
-  return (line) => ({ [propertyName]: line })
+  const constants = Object.fromEntries(set)
+  return (value) => {
+    const row: Row = typeof value === 'string' ? { [textual[0] ?? '']: value } : value
+    if (!parse) return { ...constants, ...row }
+    const { [name]: unparsed, ...rest } = row
+    const parsed = typeof unparsed === 'string' ? parse(unparsed) : null
+    return parsed ? { ...constants, ...rest, ...parsed } : undefined
+  }
 }
 
 /**

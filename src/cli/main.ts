@@ -79,10 +79,9 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
   try {
     const target = findImportTarget(dataSource, invocation)
     keepHeapSmall()
-    const { column, dryRun, refused: file } = invocation
-    const refused = file === undefined ? undefined : await openRefused(file)
+    const refused = invocation.refused === undefined ? undefined : await openRefused(invocation.refused)
     const signal = interruption()
-    return await runImport({ dataSource, target, list, column, dryRun, refused, streams: process, signal })
+    return await runImport({ ...invocation, dataSource, target, list, refused, streams: process, signal })
   } finally {
     await dataSource.destroy()
   }

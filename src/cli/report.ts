@@ -71,19 +71,21 @@ export class ImportTally {
   }
 }
 
-/**
- * Formats the table at the end of an import.
- *
- * @param unit what the lines hold, in the plural. @default that of `each`
- * @param dryRun rows were only looked up
- * @param each a line, or a record of CSV, which may have several lines
- */
-export function formatReport(
-  report: ImportReport,
-  unit?: string,
-  dryRun = false,
-  each: 'line' | 'record' = 'line',
-): string {
+/** What an import counted, for its report. */
+interface Counted {
+  /** What the lines hold, in the plural. @default that of `each` */
+  readonly unit?: string | undefined
+  /** Rows were only looked up. @default false */
+  readonly dryRun?: boolean
+  /** A line, or a record, which may have several lines. @default 'line' */
+  readonly each?: string
+  /** The first record names the columns. @default false */
+  readonly header?: boolean | undefined
+}
+
+/** Formats the table at the end of an import. */
+export function formatReport(report: ImportReport, counted: Counted = {}): string {
+  const { unit, dryRun = false, each = 'line' } = counted
   const { lines, created, found, rejected, blank, collisions, seconds } = report
   const rows: [string, string][] = [
     [`${each}s`, number(lines)],
@@ -99,7 +101,7 @@ export function formatReport(
   const right = Math.max(...rows.map(([, value]) => value.length))
   const table = rows.map(([name, value]) => `${name.padEnd(left)}  ${value.padStart(right)}`)
   const note = dryRun ? ['', DRY_RUN] : []
-  return [...table, ...formatRejections(report, each), ...note].map((line) => `${line}\n`).join('')
+  return [...table, ...formatRejections(report, counted), ...note].map((line) => `${line}\n`).join('')
 }
 
 const DRY_RUN = 'No row was written. What the database itself refuses, only an import without --dry-run shows.'
@@ -110,14 +112,17 @@ function rate(lines: number, seconds: number): string {
   return perSecond === 0 || perSecond >= 10 ? number(Math.round(perSecond)) : perSecond.toFixed(1)
 }
 
-function formatRejections({ rejections, rejected }: ImportReport, each: 'line' | 'record'): string[] {
+function formatRejections(
+  { rejections, rejected }: ImportReport,
+  { each = 'line', header = false }: Counted,
+): string[] {
   if (rejections.length === 0) return []
   const first = rejections.length < rejected ? `the first ${rejections.length} ` : ''
   // An editor shows lines: the header is one, and a record may be several.
-  const counted = each === 'record' ? ' (record 1 follows the header)' : ''
+  const note = header ? ' (record 1 follows the header)' : ''
   return [
     '',
-    `${first}rejected ${each}s${counted}:`,
+    `${first}rejected ${each}s${note}:`,
     ...rejections.map(({ line, reason }) => `  ${each} ${number(line)}: ${printable(reason)}`),
   ]
 }

@@ -51,6 +51,11 @@ export const printableLines = (text: string): string => text.split('\n').map(pri
 /** Text whose names, keys and values come from elsewhere, a line each. */
 export const linesOf = (lines: readonly string[]): string => lines.map((line) => `${printable(line)}\n`).join('')
 
+/** Writes what happened as a line of JSON, with the time. */
+export function writeEvent(output: Output, event: object): void {
+  output.write(`${JSON.stringify({ time: new Date().toISOString(), ...event })}\n`)
+}
+
 /** How far a command has come. */
 interface ProgressState {
   readonly lines: number

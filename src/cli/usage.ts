@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { AdoptOptions, NamedReferences } from '../adopt'
 import { STEPS } from '../adopt/options'
+import type { RecordFormat, RecordRules } from './records'
 
 /** What the command line asks for. */
 export type Invocation =
@@ -14,11 +15,17 @@ export type Invocation =
       readonly property: string | undefined
       /** A file name; `-` is standard input. */
       readonly list: string
-      /** The column of a CSV list; undefined: each line is a text. */
-      readonly column: string | undefined
+      /** How records fill properties; undefined: each line is a text. */
+      readonly records: RecordRules | undefined
+      /** What every row gets, by property. */
+      readonly set: ReadonlyMap<string, string>
       readonly dryRun: boolean
       /** The file for the lines that are refused. */
       readonly refused: string | undefined
+      /** A refused line is a failure. */
+      readonly strict: boolean
+      /** Everything is a line of JSON. */
+      readonly json: boolean
     }
   | {
       readonly kind: 'doctor'
@@ -85,7 +92,9 @@ export class UsageError extends Error {
 }
 
 export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME]
-                                  [--csv --column NAME] [--dry-run] [--refused FILE] LIST
+                                  [--format FORMAT --map PROPERTY=COLUMN …]
+                                  [--set PROPERTY=VALUE …] [--dry-run] [--strict]
+                                  [--refused FILE] [--json] LIST
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME [--table NAME]] [--json]
        typeorm-unique-text preview -d DATA-SOURCE --entity NAME [--property NAME]
                                    --normalize NAMES
@@ -95,6 +104,8 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
 
 import finds or creates a row for each line of LIST: a UTF-8 file, or - for standard
 input. Lines end with LF or CRLF and have at most 4 MiB.
+With --format each record is a row, whose properties --map fills; --set fills one of
+every row.
 Lines that are refused are counted; the first five are reported with the reason, and
 --refused FILE writes all of them to FILE as they came, to be mended and imported.
 With --dry-run it looks rows up and says what it would do, and writes no row.
@@ -150,12 +161,17 @@ changed since stays and is listed
       --entity NAME       the entity's class name or table name
       --property NAME     the unique text, for adopt also a name or a number, for recount
                           a number; needed only if the entity has several
-      --csv               LIST is CSV (RFC 4180), and its first record names the columns
-      --column NAME       the column of it that holds the texts
+      --format FORMAT     LIST is csv (RFC 4180), tsv, or ndjson (a JSON object a line)
+      --map PROPERTY=COLUMN
+                          the column or key that fills a property; repeatable. The first
+                          record names the columns, unless each COLUMN is a number
+      --set PROPERTY=VALUE
+                          the value of a property in every row; repeatable
+      --strict            a refused line makes the exit code 1
       --table NAME        the doctor looks at this partition or shard of the entity,
                           also at one that is not attached yet
-      --json              print the report of the doctor as JSON (docs/doctor.md); adopt,
-                          abandon and unmerge print each event as a line of JSON
+      --json              print the report of the doctor as JSON (docs/doctor.md); import,
+                          adopt, abandon and unmerge print each event as a line of JSON
   -h, --help              show this help and exit
   -v, --version           show the version and exit
 
@@ -169,8 +185,10 @@ const OPTIONS = {
   entity: { type: 'string' },
   table: { type: 'string' },
   property: { type: 'string' },
-  csv: { type: 'boolean' },
-  column: { type: 'string' },
+  format: { type: 'string' },
+  map: { type: 'string', multiple: true },
+  set: { type: 'string', multiple: true },
+  strict: { type: 'boolean' },
   json: { type: 'boolean' },
   'dry-run': { type: 'boolean' },
   key: { type: 'string' },
@@ -223,7 +241,7 @@ type Values = ReturnType<typeof parseStrictly>['values']
 
 /** What each command takes, beside the DataSource and the entity. */
 const TAKES = {
-  import: ['property', 'csv', 'column', 'dry-run', 'refused'],
+  import: ['property', 'format', 'map', 'set', 'dry-run', 'refused', 'strict', 'json'],
   doctor: ['table', 'json'],
   preview: ['property', 'normalize'],
   recount: ['property'],
@@ -284,14 +302,33 @@ const ALONE = { 'forget-log': 'empty the log', status: 'report' }
 type Import = Extract<Invocation, { kind: 'import' }>
 
 function listOptions(
-  { csv = false, column, 'dry-run': dryRun = false, refused }: Values,
+  values: Values,
   [list, ...more]: readonly string[],
-): Pick<Import, 'list' | 'column' | 'dryRun' | 'refused'> {
-  if (csv !== (column !== undefined)) throw new UsageError('--csv and --column go together: --csv --column url')
+): Omit<Import, 'kind' | 'dataSource' | 'entity' | 'property'> {
+  const { format, map = [], set = [], 'dry-run': dryRun = false, refused, strict = false, json = false } = values
+  if ((format === undefined) !== (map.length === 0))
+    throw new UsageError('--format and --map go together: --format csv --map url=link')
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
   if (more.length > 0)
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
-  return { list, column, dryRun, refused }
+  const chosen = choiceOf('format', format, FORMATS)
+  const records = chosen && { format: chosen, map: pairsOf('map', map) }
+  return { list, records, set: pairsOf('set', set), dryRun, refused, strict, json }
+}
+
+const FORMATS = ['csv', 'tsv', 'ndjson'] as const satisfies RecordFormat[]
+
+/** What the option names for each property. */
+function pairsOf(option: 'map' | 'set', pairs: readonly string[]): ReadonlyMap<string, string> {
+  const found = new Map<string, string>()
+  for (const pair of pairs) {
+    const [, property, value] = /^([^=]+)=(.*)$/su.exec(pair) ?? []
+    if (property === undefined || value === undefined)
+      throw new UsageError(`--${option} takes a property and what fills it: --${option} url=link`)
+    if (found.has(property)) throw new UsageError(`--${option} names "${property}" twice. Remove one.`)
+    found.set(property, value)
+  }
+  return found
 }
 
 type AdoptInvocation = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>

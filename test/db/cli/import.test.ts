@@ -9,6 +9,7 @@ import { DeclarationError, SchemaDriftError, UniqueText } from '../../../src'
 import { normalizer } from '../../../src/text'
 import { findImportTarget, importLines, type ImportOptions } from '../../../src/cli/import'
 import type { Line } from '../../../src/cli/list'
+import type { Entry } from '../../../src/cli/records'
 import type { ImportReport } from '../../../src/cli/report'
 import { UsageError } from '../../../src/cli/usage'
 import { Url } from '../../../src/url'
@@ -50,11 +51,11 @@ const Plain = entity('Plain', {})
 const ENTITIES = [Page, Crowded, Note, Person, Slow, Plain, Url]
 const dataSource = db.useDataSource(ENTITIES, { emptied: false })
 
-async function* chunksOf(lines: readonly Line[], size = 700): AsyncGenerator<readonly Line[]> {
+async function* chunksOf(lines: readonly Entry[], size = 700): AsyncGenerator<readonly Entry[]> {
   for (let start = 0; start < lines.length; start += size) yield lines.slice(start, start + size)
 }
 
-async function run(entity: string, lines: readonly Line[], options?: ImportOptions): Promise<ImportReport> {
+async function run(entity: string, lines: readonly Entry[], options?: ImportOptions): Promise<ImportReport> {
   return await importLines(dataSource, findImportTarget(dataSource, { entity }), chunksOf(lines), options)
 }
 
@@ -104,6 +105,37 @@ describe('importLines', () => {
     ])
     expect(await run('urls', lines)).toMatchObject({ created: 0, found: 5, rejected: 3, collisions: 1 })
     expect((await Url.find({ order: { id: 'ASC' } })).map(String)).toContain(`https://b.example${right}`)
+  })
+
+  test('fills the properties of a record, within a scope and over several columns', async () => {
+    const map = (names: Record<string, string>) => new Map(Object.entries(names))
+    const note = {
+      entity: 'Note',
+      property: 'title',
+      records: { format: 'csv', map: map({ title: '1', body: '2' }) },
+    } as const
+    const notes = (tenant: string): Entry[] => [
+      { row: { title: 'a', body: `x${tenant}` } },
+      { row: { title: 'a', body: 'found' } },
+      { row: { title: null, body: 'refused' } },
+    ]
+    for (const [tenant, created] of [
+      ['1', 1],
+      ['2', 1],
+      ['1', 0],
+    ] as const) {
+      const target = findImportTarget(dataSource, { ...note, set: map({ tenant }) })
+      const report = await importLines(dataSource, target, chunksOf(notes(tenant)))
+      expect(report).toMatchObject({ created, found: 2 - created, rejected: 1 })
+    }
+    expect(await dataSource.manager.find(Note, { order: { tenant: 'ASC' } })).toMatchObject([
+      { title: 'a', body: 'x1', tenant: 1 },
+      { title: 'a', body: 'x2', tenant: 2 },
+    ])
+    const person = { entity: 'Person', records: { format: 'ndjson', map: map({ first: 'f', last: 'l' }) } } as const
+    const people: Entry[] = [{ row: { first: 'Ada', last: 'Lovelace' } }, { row: { first: 'Ada', last: 42 } }]
+    const report = await importLines(dataSource, findImportTarget(dataSource, person), chunksOf(people))
+    expect(report).toMatchObject({ created: 1, rejected: 1 })
   })
 
   test('a text that the database refuses is a rejected line, and its neighbours are kept', async () => {
@@ -260,7 +292,8 @@ describe('findTarget', () => {
     ],
     [{ entity: 'Note' }, UsageError, 'with --property: "title", "body"'],
     [{ entity: 'Page', property: 'title' }, UsageError, 'with --property: "url"'],
-    [{ entity: 'Note', property: 'title' }, DeclarationError, 'is unique within "tenant"'],
+    [{ entity: 'Note', property: 'title' }, UsageError, 'A row needs "tenant" for "title" of Note: --set tenant=VALUE'],
+    [{ entity: 'Page', set: new Map([['color', 'red']]) }, UsageError, 'Page has no property "color"'],
     [{ entity: 'Person' }, DeclarationError, 'option "parse"'],
     [{ entity: 'Plain' }, DeclarationError, 'declares no unique text'],
   ])('%j is refused', (names, type, message) => {
@@ -357,13 +390,33 @@ describe('typeorm-unique-text import', () => {
 
   test('imports a column of CSV, and refuses records that are none', async () => {
     const input = 'id,"the url"\r\n1,"http://csv.example/a,b"\r\n2,"http://csv.example/c"x\r\n3\r\n'
-    const { code, stdout } = await typed([...IMPORT, '--csv', '--column', 'the url', '-'], input)
+    const { code, stdout } = await typed([...IMPORT, '--format', 'csv', '--map', 'url=the url', '-'], input)
     expect(code).toBe(0)
     expect(stdout).toMatch(/^records +3\ncreated +1\nfound +0\nrejected +2\n/)
     expect(stdout).toMatch(/^rejected records \(record 1 follows the header\):\n  record 2: .+\n  record 3: /m)
-    const other = await typed([...IMPORT, '--csv', '--column', 'url', '-'], input)
+    const other = await typed([...IMPORT, '--format', 'csv', '--map', 'url=url', '-'], input)
     expect(other.code).toBe(1)
     expect(other.stderr).toContain('has no column "url". It has "id", "the url". Name one')
+  })
+
+  test('--strict fails with a refused line, and --json prints every event as a line', async () => {
+    const input = '{"link":"http://json.example/1"}\n{"link":"secret"}\n'
+    const json = [...IMPORT, '--format', 'ndjson', '--map', 'url=link', '--json', '--strict', '-']
+    const { code, stdout, stderr } = await typed(json, input)
+    expect([code, stderr]).toEqual([1, ''])
+    const events = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as object)
+    expect(events.at(-1)).toMatchObject({
+      event: 'report',
+      end: 'done',
+      created: 1,
+      rejected: 1,
+      rejections: [{ line: 2, reason: 'it is not an http or https URL' }],
+    })
+    expect(events[0]).toMatchObject({ event: 'progress', lines: 2, created: 1 })
+    expect(stdout).not.toContain('secret')
   })
 
   test('--dry-run counts what an import would, over batches, as a role that may only read', async () => {
@@ -415,7 +468,7 @@ describe('typeorm-unique-text import', () => {
 
   test('--refused of CSV writes whole records behind the first one, which names the columns', async () => {
     const refused = path.join(folder, 'refused.csv')
-    const csv = [...IMPORT, '--csv', '--column', 'url', '--refused', refused]
+    const csv = [...IMPORT, '--format', 'csv', '--map', 'url=url', '--refused', refused]
     const input = 'note,url\n"a\nb",http://csv.example/1\n"c\nd",secret\ne\n'
     expect((await typed([...csv, '-'], input)).stdout).toMatch(/^rejected +2$/m)
     expect(readFileSync(refused, 'utf8')).toBe('note,url\n"c\nd",secret\ne\n')

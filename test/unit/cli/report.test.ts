@@ -18,7 +18,7 @@ const report: ImportReport = {
 
 describe('formatReport', () => {
   test('is a table with the first reasons', () => {
-    expect(formatReport(report, 'URLs')).toBe(
+    expect(formatReport(report, { unit: 'URLs' })).toBe(
       [
         'lines            12,345',
         'created          10,000',
@@ -37,7 +37,7 @@ describe('formatReport', () => {
   })
 
   test('of a dry run, says what would be created, and what it cannot know', () => {
-    const told = formatReport(report, 'URLs', true)
+    const told = formatReport(report, { unit: 'URLs', dryRun: true })
     expect(told).toMatch(/^would be created +10,000$/m)
     expect(told).not.toMatch(/^created/m)
     expect(told).toMatch(/\n\nNo row was written\. What the database itself refuses, only .*\n$/)

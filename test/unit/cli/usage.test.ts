@@ -13,6 +13,9 @@ describe('parseInvocation', () => {
       property: 'url',
       list: 'LIST',
       dryRun: false,
+      strict: false,
+      json: false,
+      set: new Map(),
     }
     const args = ['import', '-d', 'o.ts', '--entity', 'Page', '--property', 'url', 'LIST']
     expect(parseInvocation(args)).toEqual(expected)
@@ -32,6 +35,16 @@ describe('parseInvocation', () => {
     expect(parseInvocation([...args, '--dry-run', '--refused', 'keep'])).toMatchObject({
       dryRun: true,
       refused: 'keep',
+    })
+  })
+
+  test('an import of records fills properties from columns, and from values', () => {
+    const args = ['import', '-d', 'o.ts', '--entity', 'Page', '--format', 'tsv', '--map', 'url=a=b', '--map', 'title=2']
+    expect(parseInvocation([...args, '--set', 'site=', '--strict', '--json', 'LIST'])).toMatchObject({
+      records: { format: 'tsv', map: new Map(Object.entries({ url: 'a=b', title: '2' })) },
+      set: new Map([['site', '']]),
+      strict: true,
+      json: true,
     })
   })
 
@@ -58,10 +71,12 @@ describe('parseInvocation', () => {
     ['no list', ['import', '-d', 'o.ts', '--entity', 'Page']],
     ['two lists', ['import', '-d', 'o.ts', '--entity', 'Page', 'A', 'B']],
     ['an unknown option', ['import', '--nonsense', '-d', 'o.ts', '--entity', 'Page', 'LIST']],
-    ['an import as JSON', ['import', '-d', 'o.ts', '--entity', 'Page', '--json', 'LIST']],
-    ['CSV without a column', ['import', '-d', 'o.ts', '--entity', 'Page', '--csv', 'LIST']],
-    ['a column without CSV', ['import', '-d', 'o.ts', '--entity', 'Page', '--column', 'url', 'LIST']],
-    ['a doctor of CSV', ['doctor', '-d', 'o.ts', '--csv']],
+    ['CSV without a column', ['import', '-d', 'o.ts', '--entity', 'Page', '--format', 'csv', 'LIST']],
+    ['a column without a format', ['import', '-d', 'o.ts', '--entity', 'Page', '--map', 'url=url', 'LIST']],
+    ['another format', ['import', '-d', 'o.ts', '--entity', 'Page', '--format', 'xml', '--map', 'url=url', 'LIST']],
+    ['a map of nothing', ['import', '-d', 'o.ts', '--entity', 'Page', '--format', 'csv', '--map', 'url', 'LIST']],
+    ['a property twice', ['import', '-d', 'o.ts', '--entity', 'Page', '--set', 'site=1', '--set', 'site=2', 'LIST']],
+    ['a doctor of CSV', ['doctor', '-d', 'o.ts', '--format', 'csv']],
     ['a doctor without DataSource', ['doctor']],
     ['a doctor of a partition of no entity', ['doctor', '-d', 'o.ts', '--table', 'page_1']],
     ['an import into a partition', ['import', '-d', 'o.ts', '--entity', 'Page', '--table', 'page_1', 'LIST']],

@@ -1,0 +1,145 @@
+import { type Line, ListError, type Original, originalOf } from './list'
+
+/** How a list holds its rows: CSV (RFC 4180), the same with tabs, or a JSON object in each line. */
+export type RecordFormat = 'csv' | 'tsv' | 'ndjson'
+
+/** Which properties the records of a list fill, and from what. */
+export interface RecordRules {
+  readonly format: RecordFormat
+  /** The column or key for each property. Where all are numbers, they count columns from 1, and no record names them. */
+  readonly map: ReadonlyMap<string, string>
+}
+
+/** Values by property. */
+export type Row = Readonly<Record<string, unknown>>
+
+/** What a list holds where a row should be: a text, values, or nothing that can be read. */
+export type Entry = Line | { readonly row: Row }
+
+/** Whether the first record names the columns, and is no row. */
+export const hasHeader = ({ format, map }: RecordRules): boolean =>
+  format !== 'ndjson' && [...map.values()].some((column) => !/^[1-9]\d*$/.test(column))
+
+/**
+ * Reads the records of a list.
+ *
+ * @param onRecord called with each record as it came, also with the header, before its row is given
+ * @throws ListError where the header does not name a column
+ */
+export async function* readRecords(
+  lines: AsyncIterable<readonly Line[]>,
+  rules: RecordRules,
+  onRecord: (record: Original | undefined) => void = () => {},
+): AsyncGenerator<Entry[], void, undefined> {
+  let read = rules.format === 'ndjson' ? objectReader(rules) : hasHeader(rules) ? undefined : positionReader(rules)
+  for await (const some of rules.format === 'ndjson' ? lines : joined(lines)) {
+    const entries: Entry[] = []
+    for (const record of some) {
+      onRecord(originalOf(record))
+      // A blank line is no record, and is counted as one.
+      if (!read) read = headerReader(rules, record)
+      else entries.push(typeof record === 'string' && record !== '' ? read(record) : record)
+    }
+    if (entries.length > 0) yield entries
+  }
+}
+
+/** An unbalanced quote would otherwise take the rest of the list for one field. */
+const MAX_RECORD_LENGTH = 4 * 2 ** 20
+
+/** A record ends at the end of a line, unless that is within quotes: then it goes on in the next. */
+async function* joined(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Line[], void, undefined> {
+  let begun = ''
+  for await (const some of lines) {
+    const records: Line[] = []
+    for (const line of some) {
+      const record: Line = typeof line === 'string' ? begun + line : { ...line, ...withBegun(begun, line.original) }
+      if (typeof record === 'string' && isOpen(record) && record.length <= MAX_RECORD_LENGTH) {
+        begun = `${record}\n`
+        continue
+      }
+      begun = ''
+      records.push(record)
+    }
+    yield records
+  }
+  if (begun !== '') yield [begun.slice(0, -1)]
+}
+
+const isOpen = (record: string): boolean => (record.split('"').length - 1) % 2 === 1
+
+function withBegun(begun: string, line: Original | undefined): { original?: Original } {
+  if (line === undefined) return {}
+  return { original: typeof line === 'string' ? begun + line : Buffer.concat([Buffer.from(begun), line]) }
+}
+
+const FIELDS = {
+  csv: /(?:"((?:[^"]|"")*)"|([^",]*))(,|$)/suy,
+  tsv: /(?:"((?:[^"]|"")*)"|([^"\t]*))(\t|$)/suy,
+}
+
+/** The fields of a record of RFC 4180; undefined if quotes are anywhere but around a field. */
+export function fieldsOf(record: string, format: keyof typeof FIELDS): string[] | undefined {
+  const pattern = FIELDS[format]
+  const fields: string[] = []
+  pattern.lastIndex = 0
+  for (;;) {
+    const found = pattern.exec(record)
+    if (!found) return undefined
+    fields.push(found[1]?.replaceAll('""', '"') ?? found[2] ?? '')
+    if (found[3] === '') return fields
+  }
+}
+
+type ReadRecord = (record: string) => Entry
+
+const NO_RECORD = { reason: 'it is not a record: a field has quotes in its middle' }
+const TOO_SHORT = { reason: 'it has no such column: the record has too few fields' }
+
+/** @param positions of the columns by property, from 0 */
+function positionReader(
+  { format, map }: RecordRules,
+  positions: ReadonlyMap<string, number> = new Map([...map].map(([name, column]) => [name, Number(column) - 1])),
+): ReadRecord {
+  return (record) => {
+    const fields = fieldsOf(record, format === 'tsv' ? 'tsv' : 'csv')
+    if (!fields) return NO_RECORD
+    const row: [string, unknown][] = []
+    for (const [property, position] of positions) {
+      const value = fields[position]
+      if (value === undefined) return TOO_SHORT
+      row.push([property, value === '' ? null : value])
+    }
+    return { row: Object.fromEntries(row) }
+  }
+}
+
+const SHOWN_NAMES = 20
+
+function headerReader(rules: RecordRules, record: Line): ReadRecord {
+  const names = (typeof record === 'string' && fieldsOf(record, rules.format === 'tsv' ? 'tsv' : 'csv')) || []
+  const positions = new Map([...rules.map].map(([property, column]) => [property, names.indexOf(column)]))
+  const [missing] = [...rules.map].find(([property]) => positions.get(property) === -1)?.slice(1) ?? []
+  if (missing === undefined) return positionReader(rules, positions)
+  const some = names.slice(0, SHOWN_NAMES).map((name) => JSON.stringify(name))
+  const has = some.length === 0 ? '' : ` It has ${some.join(', ')}${names.length > SHOWN_NAMES ? ', …' : ''}.`
+  throw new ListError(
+    `The first line of the list has no column "${missing}".${has} Name one of its columns with --map.`,
+  )
+}
+
+const NO_OBJECT = { reason: 'it is not a JSON object' }
+
+function objectReader({ map }: RecordRules): ReadRecord {
+  return (record) => {
+    let value: unknown
+    try {
+      value = JSON.parse(record)
+    } catch {
+      return NO_OBJECT
+    }
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return NO_OBJECT
+    const given = new Map<string, unknown>(Object.entries(value))
+    return { row: Object.fromEntries([...map].map(([property, key]) => [property, given.get(key) ?? null])) }
+  }
+}
