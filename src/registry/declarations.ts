@@ -128,7 +128,9 @@ export function textColumn(metadata: EntityMetadata, property: string, where: st
   const column = columnOf(metadata, property)
   if (!column) throw new DeclarationError(`${where}: there is no column "${property}". Add a @Column.`)
   if (!DECLARED_TEXT_TYPES.has(column.type) || column.isArray) {
-    throw new DeclarationError(`${where}: "${property}" must be of type text or varchar.`)
+    throw new DeclarationError(
+      `${where}: "${property}" must be of type text or varchar. For citext use text and lowerCase().`,
+    )
   }
   refuseGenerated(column, where)
   return column
@@ -138,8 +140,8 @@ export function textColumn(metadata: EntityMetadata, property: string, where: st
 function refuseGenerated({ generatedType, propertyPath }: ColumnMetadata, where: string): void {
   if (generatedType === undefined) return
   throw new DeclarationError(
-    `${where}: "${propertyPath}" is a generated column (asExpression), and the guard needs its value ` +
-      `before Postgres computes it. Make it a plain @Column, and set it where you write the row.`,
+    `${where}: "${propertyPath}" is generated (asExpression) after the guard has run. ` +
+      `Make it a plain @Column, and set it where you write the row.`,
   )
 }
 

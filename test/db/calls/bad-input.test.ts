@@ -48,7 +48,7 @@ describe('a declaration that contradicts its entity', () => {
     ],
     [
       'a column that is no text',
-      /must be of type text or varchar/,
+      /must be of type text or varchar. For citext use text and lowerCase/,
       (p) => {
         UniqueText()(p, 'text')
         Column({ type: 'integer' })(p, 'text')
