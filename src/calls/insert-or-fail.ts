@@ -8,6 +8,7 @@ import type {
   QueryDeepPartialEntity,
 } from 'typeorm'
 import { openSession } from '../connection/open-session'
+import { TextTakenError } from '../errors'
 import type { Session } from '../connection/session'
 import type { Step } from '../connection/transactions'
 import { normalizedValues } from '../registry/declarations'
@@ -112,6 +113,26 @@ export async function insertOrFail(
     return Array.isArray(given) ? entities : entities[0]
   })
   return single ? results[0] : results
+}
+
+/**
+ * Inserts a row as `insertOrFail` does, and returns null where it would throw a TextTakenError.
+ *
+ * @throws what `insertOrFail` throws, but for TextTakenError
+ * @example
+ * const page = await insertOrNull(manager, Page, { url: 'http://example.com/' })
+ */
+export async function insertOrNull<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: Writable<NoInfer<Entity>>,
+): Promise<Entity | null> {
+  try {
+    return await insertOrFail(manager, entity, values)
+  } catch (error) {
+    if (error instanceof TextTakenError) return null
+    throw error
+  }
 }
 
 /** The values must be of the entity that stands beside them. */

@@ -46,6 +46,7 @@ const PUBLIC = {
       'findOrCreateMany',
       'hashOf',
       'insertOrFail',
+      'insertOrNull',
       'normalizeTexts',
       'uniqueTextSchema',
       'updateOrFail',

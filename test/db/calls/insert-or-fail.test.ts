@@ -13,6 +13,7 @@ import {
   ChainLimitError,
   DeclarationError,
   insertOrFail,
+  insertOrNull,
   TextRejectedError,
   TextTakenError,
   TransactionAbortedError,
@@ -295,6 +296,20 @@ describe('the other ways to call it', () => {
     ])
     expect(await Heard.updateOrFail(heardOf.id, { text: 'c' })).toMatchObject({ id: heardOf.id, text: 'c' })
   })
+})
+
+test('insertOrNull gives null where a text is taken, and its transaction goes on; what else is refused, it throws', async () => {
+  const url = 'http://null.example/'
+  await dataSource.transaction(async (manager) => {
+    expect(await insertOrNull(manager, Page, { url, rank: 77 })).toMatchObject({ url, weight: 7 })
+    expect(await insertOrNull(manager, Page, { url: 'HTTP://null.example' })).toBeNull()
+    expect(await insertOrNull(manager, Page, { url: `${url}other`, rank: 77 })).toBeNull()
+  })
+  expect(await dataSource.manager.countBy(Page, { rank: 77 })).toBe(1)
+  await expect(insertOrNull(dataSource.manager, Page, { url: 'ftp://null.example/' })).rejects.toThrow(
+    TextRejectedError,
+  )
+  await expect(insertOrNull(dataSource.manager, Note, { body: 'a' })).rejects.toThrow(DeclarationError)
 })
 
 describe('what is taken is refused as a whole, with every reason', () => {
