@@ -17,7 +17,7 @@ export interface Options {
   /** Take those of bench/package.json too. */
   readonly withPeers: boolean
   readonly json: string | undefined
-  /** Write docs/benchmark.json, docs/benchmark.html and the tables in docs/benchmark.md. */
+  /** Write maintainers/benchmark.json, maintainers/benchmark.html and the tables in maintainers/benchmark.md. */
   readonly docs: boolean
   /** Measure nothing: write the documents from this file of `--json`. */
   readonly from: string | undefined

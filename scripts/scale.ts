@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util'
 
 /**
  * Bytes unless the name says otherwise. Sizes: 300,000 rows of a uuid and a text of 80 bytes, inserted by 1,000 into Postgres
- * 18.4, `pg_relation_size` by rows. Rates: docs/benchmark.md, "New rows in a table of so many", streams by their own choice.
+ * 18.4, `pg_relation_size` by rows. Rates: maintainers/benchmark.md, "New rows in a table of so many", streams by their own choice.
  */
 const CONSTANTS = {
   /** Of the average text. Yours. */

@@ -6,17 +6,17 @@ import { markdownOf } from './markdown'
 import { aboutOf, type Report } from './report'
 import { tablesOf } from './tables'
 
-const DOCS = path.resolve(__dirname, '../../docs')
-/** What stands between them in docs/benchmark.md is generated. */
+const MAINTAINERS = path.resolve(__dirname, '../../maintainers')
+/** What stands between them in maintainers/benchmark.md is generated. */
 const FIGURES = /(?<=<!-- figures -->\n).*(?=<!-- end of figures -->)/su
 
 export async function writeDocuments(report: Report): Promise<void> {
   await installPackages()
-  await writeFile(path.join(DOCS, 'benchmark.json'), `${JSON.stringify(report, null, 2)}\n`)
-  await writeFile(path.join(DOCS, 'benchmark.html'), htmlOf(report, await loadPlots()))
-  const text = await readFile(path.join(DOCS, 'benchmark.md'), 'utf8')
+  await writeFile(path.join(MAINTAINERS, 'benchmark.json'), `${JSON.stringify(report, null, 2)}\n`)
+  await writeFile(path.join(MAINTAINERS, 'benchmark.html'), htmlOf(report, await loadPlots()))
+  const text = await readFile(path.join(MAINTAINERS, 'benchmark.md'), 'utf8')
   await writeFile(
-    path.join(DOCS, 'benchmark.md'),
+    path.join(MAINTAINERS, 'benchmark.md'),
     text.replace(FIGURES, () => `\n${aboutOf(report)}\n\n${markdownOf(tablesOf(report))}\n`),
   )
 }

@@ -1,6 +1,6 @@
 import type { Result } from '../phase'
 
-/** What a run has measured: docs/benchmark.json. */
+/** What a run has measured: maintainers/benchmark.json. */
 export interface Report {
   readonly at: string
   readonly node: string

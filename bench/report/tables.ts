@@ -25,7 +25,7 @@ const GROUPS: readonly (readonly [title: string, phases: readonly string[]])[] =
   ['A server at some distance', ['round-trip']],
 ]
 
-/** All figures of a report, in the order of docs/benchmark.md. */
+/** All figures of a report, in the order of maintainers/benchmark.md. */
 export function tablesOf({ results }: Report): readonly Table[] {
   const comparisons = results.filter((result) => result.kind === 'comparison')
   const facts = results.filter((result) => result.kind === 'facts')

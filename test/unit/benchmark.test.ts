@@ -7,18 +7,18 @@ import { tablesOf } from '../../bench/report/tables'
 
 const read = (file: string): Promise<string> => readFile(path.resolve(import.meta.dirname, '../..', file), 'utf8')
 
-const committed = async (): Promise<Report> => JSON.parse(await read('docs/benchmark.json')) as Report
+const committed = async (): Promise<Report> => JSON.parse(await read('maintainers/benchmark.json')) as Report
 
-test('docs/benchmark.html needs nothing from elsewhere', async () => {
-  const page = await read('docs/benchmark.html')
+test('maintainers/benchmark.html needs nothing from elsewhere', async () => {
+  const page = await read('maintainers/benchmark.html')
   expect(page).toContain('<svg')
   expect(page.match(/:\/\/|<script|<link|<img|<iframe|@import|\b(?:src|href)=/gu)).toBeNull()
 })
 
 const ENTITIES: Readonly<Record<string, string>> = { '&lt;': '<', '&gt;': '>', '&quot;': '"', '&amp;': '&' }
 
-test('the tables of docs/benchmark.html are those of docs/benchmark.json', async () => {
-  const page = await read('docs/benchmark.html')
+test('the tables of maintainers/benchmark.html are those of maintainers/benchmark.json', async () => {
+  const page = await read('maintainers/benchmark.html')
   const cells = [...page.matchAll(/<t[hd](?: scope="\w+")?>(.*?)<\/t[hd]>/gu)].map(([, cell = '']) =>
     cell.replaceAll(/&\w+;/gu, (entity) => ENTITIES[entity] ?? entity),
   )
@@ -27,8 +27,8 @@ test('the tables of docs/benchmark.html are those of docs/benchmark.json', async
   expect(cells).toEqual(tables.flatMap(({ head, rows }) => [...head, ...rows.flat()]))
 })
 
-test('the tables of docs/benchmark.md are those of docs/benchmark.json', async () => {
-  expect(await read('docs/benchmark.md')).toContain(markdownOf(tablesOf(await committed())))
+test('the tables of maintainers/benchmark.md are those of maintainers/benchmark.json', async () => {
+  expect(await read('maintainers/benchmark.md')).toContain(markdownOf(tablesOf(await committed())))
 })
 
 test('the lock file of the peers names npm’s registry only', async () => {
