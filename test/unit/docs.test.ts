@@ -5,9 +5,9 @@ import { CALL_RULES } from '../../src/calls/call-options'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 
-/** Names of tests in a table of docs/typeorm.md: what stands in backticks in a column that is headed `test`. */
+/** Names of tests in a table of maintainers/typeorm-calls.md: what stands in backticks in a column that is headed `test`. */
 async function namedTests(): Promise<string[]> {
-  const lines = (await readFile(path.join(ROOT, 'docs/typeorm.md'), 'utf8')).split('\n')
+  const lines = (await readFile(path.join(ROOT, 'maintainers/typeorm-calls.md'), 'utf8')).split('\n')
   const names: string[] = []
   let last = false
   for (const line of lines) {
@@ -26,7 +26,7 @@ async function sourcesOf(folder: string): Promise<string> {
   return sources.join('\n')
 }
 
-test('every test that docs/typeorm.md names is there', async () => {
+test('every test that maintainers/typeorm-calls.md names is there', async () => {
   const [names, sources] = [await namedTests(), await sourcesOf(path.join(ROOT, 'test/db'))]
   const missing = names.filter((name) => !['test', 'it'].some((call) => sources.includes(`${call}('${name}'`)))
   expect(names.length).toBeGreaterThan(15)
