@@ -1,0 +1,95 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { defineConfig } from 'vitepress'
+
+const REPOSITORY = 'https://github.com/typeorm-unique-text/typeorm-unique-text'
+const page = (text: string, name: string) => ({ text, link: `/docs/${name}` })
+
+const sidebar = [
+  {
+    text: 'Start',
+    items: [{ text: 'Quick start', link: '/' }, page('Tutorial', 'tutorial'), page('How it works', 'how-it-works')],
+  },
+  {
+    text: 'Guides',
+    items: [
+      page('Which call do I use?', 'operations'),
+      page('What does each TypeORM call do?', 'typeorm'),
+      page('How do I store nested objects?', 'nested-objects'),
+      page('How do I keep a table of URLs?', 'url'),
+      page('How do I keep names that move?', 'names'),
+      page('How do I number rows?', 'numbers'),
+      page('How do I run work once?', 'once'),
+      page('How do I adopt a full table?', 'adopting'),
+      page('How do I change a declaration?', 'changing-a-declaration'),
+      page('How do I check a table?', 'doctor'),
+      page('How do I back up and restore?', 'backup-and-restore'),
+      page('How do I deploy a new release?', 'upgrading'),
+      page('How do I spread a table?', 'scale'),
+      page('NestJS, Jest, bundlers: recipes', 'recipes'),
+    ],
+  },
+  {
+    text: 'Reference',
+    items: [
+      page('Options', 'options'),
+      page('Errors', 'errors'),
+      page('Guarantees and limits', 'guarantees'),
+      page('Security', 'security'),
+      page('Platforms', 'platforms'),
+      { text: 'API', link: '/site/api/' },
+      { text: 'Changelog', link: '/CHANGELOG' },
+    ],
+  },
+]
+
+/** Pages for language models: https://llmstxt.org. */
+async function writeIndex(root: string, outDir: string): Promise<void> {
+  const listed = sidebar.map(async ({ text, items }) => {
+    const lines = items.map(async (item) => {
+      if (item.link.endsWith('/')) return `- [${item.text}](${item.link})`
+      const source = await readFile(path.join(root, `${item.link}.md`), 'utf8')
+      const about = source.split('\n\n').find((block) => /^[A-Z`@]/u.test(block)) ?? ''
+      await writeFile(path.join(outDir, `${item.link}.md`), source)
+      return `- [${item.text}](${item.link}.md): ${about.replaceAll('\n', ' ')}`
+    })
+    return `## ${text}\n\n${(await Promise.all(lines)).join('\n')}\n`
+  })
+  const head =
+    '# typeorm-unique-text\n\n> Unique text of any length in PostgreSQL for TypeORM: exact, race-free find-or-create.\n'
+  await writeFile(path.join(outDir, 'llms.txt'), [head, ...(await Promise.all(listed))].join('\n'))
+}
+
+export default defineConfig({
+  title: 'typeorm-unique-text',
+  description: 'Unique text of any length in PostgreSQL, for TypeORM',
+  srcDir: '..',
+  srcExclude: ['{bench,examples,maintainers,migrations,scripts,src,test,dist,mutation,.github,.data}/**'],
+  rewrites: { 'README.md': 'index.md' },
+  outDir: './dist',
+  cleanUrls: false,
+  lastUpdated: false,
+  markdown: { lineNumbers: false },
+  // The pages are outside of this folder, and Node.js finds no Vue from there.
+  vite: {
+    plugins: [
+      {
+        name: 'vue-for-pages',
+        enforce: 'pre',
+        resolveId: (id, _importer, { ssr }) => (ssr && /^vue(?:\/|$)/u.test(id) ? { id, external: true } : null),
+      },
+    ],
+  },
+  buildEnd: ({ srcDir, outDir }) => writeIndex(srcDir, outDir),
+  themeConfig: {
+    sidebar,
+    nav: [
+      { text: 'Tutorial', link: '/docs/tutorial' },
+      { text: 'Errors', link: '/docs/errors' },
+      { text: 'API', link: '/site/api/' },
+    ],
+    outline: [2, 3],
+    search: { provider: 'local' },
+    socialLinks: [{ icon: 'github', link: REPOSITORY }],
+  },
+})
