@@ -73,7 +73,7 @@ function withBegun(begun: string, line: Original | undefined): { original?: Orig
   return { original: typeof line === 'string' ? begun + line : Buffer.concat([Buffer.from(begun), line]) }
 }
 
-const FIELDS = {
+const FIELDS: Readonly<Record<'csv' | 'tsv', RegExp>> = {
   csv: /(?:"((?:[^"]|"")*)"|([^",]*))(,|$)/suy,
   tsv: /(?:"((?:[^"]|"")*)"|([^"\t]*))(\t|$)/suy,
 }
