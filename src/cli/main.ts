@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
 import { describeError, loadDataSource, outliveReaders } from './terminal'
+import { explain } from './explain'
 import { EXIT, type ExitCode, findEntity, findImportTarget, openRefused, runImport } from './import'
 import { openList } from './list'
 import { recount } from '../numbers'
@@ -30,6 +31,10 @@ function keepHeapSmall(): void {
 }
 
 async function main(args: readonly string[]): Promise<ExitCode> {
+  if (args[0] === 'explain') {
+    process.stdout.write(explain(readFileSync(path.join(__dirname, '../../docs/errors.md'), 'utf8'), args[1]))
+    return EXIT.done
+  }
   const invocation = parseInvocation(args)
   switch (invocation.kind) {
     case 'help':

@@ -101,6 +101,7 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
        typeorm-unique-text recount -d DATA-SOURCE --entity NAME [--property NAME]
        typeorm-unique-text adopt|abandon|unmerge -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
+       typeorm-unique-text explain CODE
 
 import finds or creates a row for each line of LIST: a UTF-8 file, or - for standard
 input. Lines end with LF or CRLF and have at most 4 MiB.
@@ -117,6 +118,8 @@ missing or disabled triggers, indexes and checks. It changes nothing.
 
 recount counts the rows of every scope anew, for countWithin(): after rows were written
 while triggers were off. The application may run (docs/backup-and-restore.md).
+
+explain prints what an error means and what to do: TEXT_TAKEN, UT002.
 
 preview shows which stored texts a normalizer would change, refuse or make equal. NAMES
 are url, email, trim, lowerCase, nfc or collapseWhitespace, joined by commas, or a
@@ -271,7 +274,7 @@ const TAKES = {
 
 type CommandName = keyof typeof TAKES
 
-const COMMANDS = Object.keys(TAKES).join(', ')
+const COMMANDS = [...Object.keys(TAKES), 'explain'].join(', ')
 
 const isCommand = (name: string): name is CommandName => Object.hasOwn(TAKES, name)
 
