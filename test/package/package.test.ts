@@ -164,6 +164,7 @@ describe('the tarball', () => {
         'README.md',
         'SECURITY.md',
         'docs/',
+        'docs/pictures/',
         'package.json',
         ...layers.map((layer) => `dist/${layer}`),
         ...layers.filter((layer) => layer !== 'cli/').map((layer) => `dist/esm/${layer}`),
@@ -232,6 +233,8 @@ const KNOWN_ADDRESSES: readonly string[] = [
   'sindresorhus@gmail.com',
   'typeorm.io',
   'www.postgresql.org',
+  // The namespace of SVG, in the pictures.
+  'www.w3.org',
 ]
 
 function databaseNameOf(project: string): string {
