@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import {
   findByNameStatement,
   findHolderStatement,
@@ -22,19 +22,22 @@ const users = holderTable('users', names, {
 })
 
 const STATEMENTS: Readonly<Record<string, readonly string[]>> = {
-  'names-of-a-holder': nameTriggersOf(users).create,
-  'names-written-directly': namesGuard(names).create,
-  'names-of-rows-that-are-there': [claimAllNames(users), releaseAllNames(users)],
+  'names of a holder': nameTriggersOf(users).create,
+  'names written directly': namesGuard(names).create,
+  'names of rows that are there': [claimAllNames(users), releaseAllNames(users)],
 }
 
-describe.each(Object.entries(STATEMENTS))('%s', (name, statements) => {
-  test('is the SQL that was reviewed', async () => {
-    await expect(`${statements.join(';\n\n')};\n`).toMatchFileSnapshot(`../../golden/${name}.sql`)
-  })
-  test('has no backslash, which TypeORM does not escape in migrations', () => {
-    expect(statements.filter((one) => one.includes('\\'))).toEqual([])
-  })
+test('the triggers of one name are the SQL that was reviewed', async () => {
+  const { create } = nameTriggersOf({ ...users, names: users.names.slice(0, 1) })
+  await expect(`${create.join(';\n\n')};\n`).toMatchFileSnapshot('../../golden/name.sql')
 })
+
+test.each(Object.entries(STATEMENTS))(
+  '%s: no backslash, which TypeORM does not escape in migrations',
+  (_, statements) => {
+    expect(statements.filter((one) => one.includes('\\'))).toEqual([])
+  },
+)
 
 test('the schema of the table of names stands before its name, or is where names are found', () => {
   const bodies = (holder: string | undefined, of: string | undefined): string => {

@@ -1,12 +1,12 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit; see maintainers/protocol-names.md of the repository.
--- It makes rows hold the names in "handle", "nick", and releases those they had.
--- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
--- "holder":"users", "primary":[{"name":"id","type":"integer"}],
--- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
+-- It makes rows hold the names in "handle", and releases those they had.
+-- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle"}, "holder":"users",
+-- "primary":[{"name":"id","type":"integer"}],
+-- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}}],
 -- "of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
--- "triggers":["19b51ede","9398d32a","cef5a4b3","39d33ca5"]}
+-- "triggers":["19b51ede","7e0d0a9d","cef5a4b3","39d33ca5"]}
 #variable_conflict use_variable
 DECLARE
   given pg_catalog.int8;
@@ -40,7 +40,7 @@ BEGIN
     WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) 'unique_name_users_update'
       AND d.refobjsubid OPERATOR(pg_catalog.>) 0
       AND CASE WHEN a.object_names[3] OPERATOR(pg_catalog.=) ANY (ARRAY[
-        'id', 'handle', 'nick'
+        'id', 'handle'
       ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
   ) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
@@ -60,13 +60,12 @@ BEGIN
       SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
       FROM new_rows AS r
       CROSS JOIN LATERAL (
-        SELECT t."id", t."handle", t."nick"
+        SELECT t."id", t."handle"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       WHERE v.text IS NOT NULL
     ) AS c
@@ -83,19 +82,18 @@ BEGIN
           OR n."holder" OPERATOR(pg_catalog.=) 'users'
             AND n."holder_key" OPERATOR(pg_catalog.=) EXCLUDED."holder_key");
     GET DIAGNOSTICS done = ROW_COUNT;
-    SELECT pg_catalog.count(r."handle") OPERATOR(pg_catalog.+) pg_catalog.count(r."nick") INTO given FROM new_rows AS r;
+    SELECT pg_catalog.count(r."handle") INTO given FROM new_rows AS r;
   ELSE
     -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
     IF ((OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE
       OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
       SELECT FROM (
-        SELECT t."id", t."handle", t."nick"
+        SELECT t."id", t."handle"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) NEW."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -145,8 +143,7 @@ BEGIN
         WHERE c.is_there AND NOT c.goes_on AND EXISTS (
           SELECT FROM ONLY "users" AS t
           CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
           LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -186,16 +183,15 @@ BEGIN
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
     SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key,
       h.id AS former_id, h.hash AS former_hash, h.number AS former_number,
-      pg_catalog.count(*) OVER () OPERATOR(pg_catalog.=) 1 AND NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone
+      NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone
     INTO one
     FROM (
-        SELECT t."id", t."handle", t."nick"
+        SELECT t."id", t."handle"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) NEW."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
     CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
     LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -235,11 +231,7 @@ BEGIN
     UPDATE "names" AS n
     SET "state" = 'redirect', "since" = pg_catalog.statement_timestamp(),
       "until" = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) '90 days'::pg_catalog.interval
-    WHERE n."id" OPERATOR(pg_catalog.=) one.former_id AND (n."holder_column" OPERATOR(pg_catalog.=) 'handle');
-    UPDATE "names" AS n
-    SET "state" = 'reserved', "since" = pg_catalog.statement_timestamp(),
-      "until" = NULL
-    WHERE n."id" OPERATOR(pg_catalog.=) one.former_id AND (n."holder_column" OPERATOR(pg_catalog.=) 'nick');
+    WHERE n."id" OPERATOR(pg_catalog.=) one.former_id;
         END IF;
       END LOOP;
       IF done OPERATOR(pg_catalog.=) 1 THEN
@@ -251,13 +243,12 @@ BEGIN
         h.namespace AS former_namespace, h.hash AS former_hash, h.text AS former_text
       FROM new_rows AS r
       CROSS JOIN LATERAL (
-        SELECT t."id", t."handle", t."nick"
+        SELECT t."id", t."handle"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -306,13 +297,12 @@ BEGIN
       SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
       FROM new_rows AS r
       CROSS JOIN LATERAL (
-        SELECT t."id", t."handle", t."nick"
+        SELECT t."id", t."handle"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM "names" AS n
@@ -358,8 +348,7 @@ BEGIN
               AND n."holder" OPERATOR(pg_catalog.=) 'users' AND NOT EXISTS (
               SELECT FROM ONLY "users" AS t
               CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
               WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
                 AND v.property OPERATOR(pg_catalog.=) n."holder_column"
@@ -401,18 +390,14 @@ BEGIN
     UPDATE "names" AS n
     SET "state" = 'redirect', "since" = pg_catalog.statement_timestamp(),
       "until" = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) '90 days'::pg_catalog.interval
-    WHERE n."id" OPERATOR(pg_catalog.=) ANY (freed) AND (n."holder_column" OPERATOR(pg_catalog.=) 'handle');
-    UPDATE "names" AS n
-    SET "state" = 'reserved', "since" = pg_catalog.statement_timestamp(),
-      "until" = NULL
-    WHERE n."id" OPERATOR(pg_catalog.=) ANY (freed) AND (n."holder_column" OPERATOR(pg_catalog.=) 'nick');
+    WHERE n."id" OPERATOR(pg_catalog.=) ANY (freed);
   END IF;
   RETURN NULL;
 END
 $guard$;
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit; see maintainers/protocol-names.md of the repository.
--- It releases the names in "handle", "nick" of rows that are deleted.
+-- It releases the names in "handle" of rows that are deleted.
 #variable_conflict use_variable
 DECLARE
   gone pg_catalog.int8[];
@@ -433,7 +418,7 @@ BEGIN
     WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) 'unique_name_users_update'
       AND d.refobjsubid OPERATOR(pg_catalog.>) 0
       AND CASE WHEN a.object_names[3] OPERATOR(pg_catalog.=) ANY (ARRAY[
-        'id', 'handle', 'nick'
+        'id', 'handle'
       ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
   ) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
@@ -465,8 +450,7 @@ BEGIN
         AND NOT EXISTS (
           SELECT FROM ONLY "users" AS t
           CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
           WHERE t."id" OPERATOR(pg_catalog.=) r."id"
             AND v.property OPERATOR(pg_catalog.=) n."holder_column"
@@ -538,9 +522,6 @@ CREATE TRIGGER "unique_name_users_update" AFTER UPDATE
   ON "users" REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH ROW
   WHEN (((OLD."handle"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."handle"::pg_catalog.text
       OR OLD."handle" IS NULL AND NEW."handle" IS NULL))
-    IS NOT TRUE
-  OR ((OLD."nick"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text
-      OR OLD."nick" IS NULL AND NEW."nick" IS NULL))
     IS NOT TRUE
   OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE) EXECUTE FUNCTION "unique_name_users_take"();
 
