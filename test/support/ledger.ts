@@ -31,9 +31,7 @@ export const FAULT_ROUNDS = Number(process.env['FAULT_ROUNDS'] ?? 1)
 
 const opened: DataSource[] = []
 
-afterAll(async () => {
-  await Promise.all(opened.map(async (dataSource) => dataSource.isInitialized && (await dataSource.destroy())))
-})
+afterAll(() => Promise.all(opened.map(async (dataSource) => dataSource.isInitialized && (await dataSource.destroy()))))
 
 type PostgresOptions = Extract<DataSourceOptions, { type: 'postgres' }>
 

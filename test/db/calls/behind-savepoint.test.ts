@@ -17,9 +17,7 @@ const db = useDatabase()
 const dataSource = db.useDataSource([Page, Note], { extra: { max: 1 } })
 const observer = db.useClient()
 
-beforeAll(async () => {
-  await findOneByText(dataSource.manager, Page, { url: 'known to be ready' })
-})
+beforeAll(() => findOneByText(dataSource.manager, Page, { url: 'known to be ready' }))
 
 /** Runs SQL behind a savepoint of ours. */
 async function behindSavepoint(

@@ -588,9 +588,7 @@ describe('where each connection is made ready for its caller', () => {
       create policy own on site using (name = 'of ' || current_setting('app.tenant'));
       insert into site (name) values ('of b')`)
   })
-  afterAll(async () => {
-    await sessions.observer.query('drop owned by reader_of_site cascade; drop role reader_of_site')
-  })
+  afterAll(() => sessions.observer.query('drop owned by reader_of_site cascade; drop role reader_of_site'))
 
   test.each<[string, (driver: Driver) => void]>([
     [

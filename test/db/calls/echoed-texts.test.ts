@@ -88,9 +88,7 @@ describe('a text that a trigger changes', () => {
       END $$;
       CREATE TRIGGER a_stored BEFORE INSERT OR UPDATE ON note FOR EACH ROW EXECUTE FUNCTION stored()`)
   })
-  afterEach(async () => {
-    await dataSource.query('DROP FUNCTION stored CASCADE')
-  })
+  afterEach(() => dataSource.query('DROP FUNCTION stored CASCADE'))
 
   test('is the stored one in a row that was created', async () => {
     const { entity, created } = await findOrCreate(dataSource.manager, Note, { text: 'ABC' })
@@ -132,9 +130,7 @@ describe("a text that a parser of the user's own reads", () => {
   /** The catalog is read by it too. */
   const upper = (text: string): string => (text.startsWith('~') ? text.toUpperCase() : text)
   const plain = types.getTypeParser(25, 'text')
-  afterEach(() => {
-    types.setTypeParser(25, plain)
-  })
+  afterEach(() => types.setTypeParser(25, plain))
 
   const texts = async (source: DataSource, text: string): Promise<unknown[]> => {
     const { entity: created } = await findOrCreate(source.manager, Note, { text })

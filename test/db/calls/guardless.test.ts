@@ -73,9 +73,7 @@ beforeAll(async () => {
   pages = dataSource.getRepository(Page)
 })
 
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE page, link, account, note')
-})
+beforeEach(() => dataSource.query('TRUNCATE page, link, account, note'))
 
 test('its tables have no triggers, in a database that refuses them', async () => {
   const rows = await dataSource.query(

@@ -105,9 +105,7 @@ describe('a deadlock with a transaction that stores the same texts in the other 
   }
 
   // Ours has waited longer than its limit by the time the circle is closed, so Postgres must look again.
-  beforeEach(async () => {
-    await runner.query(`SET deadlock_timeout TO '500ms'`)
-  })
+  beforeEach(() => runner.query(`SET deadlock_timeout TO '500ms'`))
 
   // The next attempt can be first at the author again and meet the same circle, so there is no upper bound.
   const tried = expect.toSatisfy((attempts: number) => attempts >= 2, 'two attempts or more')

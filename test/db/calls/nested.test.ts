@@ -71,9 +71,7 @@ class Cover {
 const dataSource = db.useDataSource([Agent, Author, Publisher, Tag, Book, Chapter, Cover])
 const { manager } = dataSource
 
-beforeAll(async () => {
-  await manager.query('ALTER TABLE chapter ADD CHECK (pages > 0)')
-})
+beforeAll(() => manager.query('ALTER TABLE chapter ADD CHECK (pages > 0)'))
 
 const resolve = { relations: 'findOrCreate' } as const
 

@@ -24,9 +24,7 @@ const db = useDatabase()
 const dataSource = db.useDataSource([Page, Account, Name])
 
 const GOOD = 'http://a.example/'
-beforeEach(async () => {
-  await dataSource.query('delete from account')
-})
+beforeEach(() => dataSource.query('delete from account'))
 
 const VALUES: Readonly<Record<string, unknown>> = {
   'a number': 5,

@@ -57,9 +57,7 @@ beforeAll(async () => {
 })
 
 // Otherwise tests wait for each other in the pool of another DataSource, whose connections are too few.
-afterAll(() => {
-  expect(Page.getRepository().manager).toBe(dataSource.manager)
-})
+afterAll(() => expect(Page.getRepository().manager).toBe(dataSource.manager))
 
 const INSERT = 'INSERT INTO page (url) VALUES ($1)'
 

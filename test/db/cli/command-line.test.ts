@@ -12,9 +12,7 @@ beforeAll(async () => {
   commands = await openCommandLine(db.url)
   for (const [stage, entities] of Object.entries(STAGES)) await commands.write(`${stage}.js`, dataSource(entities))
 })
-afterAll(async () => {
-  await commands.remove()
-})
+afterAll(() => commands.remove())
 
 /** The same tables in the course of time. */
 const STAGES = {

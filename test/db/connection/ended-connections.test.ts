@@ -12,9 +12,7 @@ const dataSource = db.useDataSource(ENTITIES, { emptied: false, poolSize: 2 })
 const observer = db.useClient()
 const locker = db.useClient()
 
-beforeAll(async () => {
-  await prepare(dataSource.manager)
-})
+beforeAll(() => prepare(dataSource.manager))
 
 let number = 0
 const text = (): string => `text ${number++}`

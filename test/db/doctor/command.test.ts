@@ -25,9 +25,7 @@ beforeAll(async () => {
      exports.dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities: require(${entities}).ENTITIES })`,
   )
 }, PATIENCE.timeout)
-afterAll(async () => {
-  await commands.remove()
-})
+afterAll(() => commands.remove())
 
 interface Ended {
   readonly code: unknown

@@ -57,9 +57,7 @@ beforeAll(async () => {
   })
   await client.query(`do $$ begin create role ${OTHER}; exception when duplicate_object then null; end $$`)
 })
-afterAll(async () => {
-  await client.query(`drop owned by ${OTHER} cascade; drop role ${OTHER}`)
-})
+afterAll(() => client.query(`drop owned by ${OTHER} cascade; drop role ${OTHER}`))
 
 /** Tables of a program without this package. Some texts of `page` have one hash, and none is there twice. */
 async function fill(): Promise<void> {

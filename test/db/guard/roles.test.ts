@@ -19,9 +19,7 @@ let page: TextTable
 let schema = ''
 const client = db.useClient()
 
-beforeAll(async () => {
-  await client.query(`create role ${quote(writer)}; create role ${quote(owner)}; create role ${quote(heir)}`)
-})
+beforeAll(() => client.query(`create role ${quote(writer)}; create role ${quote(owner)}; create role ${quote(heir)}`))
 afterAll(async () => {
   for (const role of [writer, owner, heir]) {
     await client.query(`reset role; drop owned by ${quote(role)} cascade; drop role ${quote(role)}`)

@@ -50,9 +50,7 @@ beforeAll(async () => {
   })
   dataSource = await db.dataSource([Publisher, Person, Book, ManualKey, Nullables], { logging: true, logger })
 })
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE publisher, person, book, manual_key, nullables RESTART IDENTITY')
-})
+beforeEach(() => dataSource.query('TRUNCATE publisher, person, book, manual_key, nullables RESTART IDENTITY'))
 
 const createdOf = (results: readonly FindOrCreateManyResult<object>[]): unknown[] =>
   results.map((result) => 'created' in result && result.created)

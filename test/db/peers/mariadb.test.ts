@@ -209,9 +209,7 @@ describe('long_unique: ALTER TABLE', () => {
 })
 
 describe('long_unique_update', () => {
-  beforeEach(async () => {
-    await client.query(`INSERT INTO blob (a) VALUES ('1'), ('2'), ('3'), ('4'), (NULL)`)
-  })
+  beforeEach(() => client.query(`INSERT INTO blob (a) VALUES ('1'), ('2'), ('3'), ('4'), (NULL)`))
 
   test('to a free text it goes through, to a taken one it does not', async () => {
     await client.query(`UPDATE blob SET a = '11' WHERE a = '1'`)

@@ -49,9 +49,7 @@ beforeAll(async () => {
   await (await db.client()).query('CREATE SCHEMA space1')
   dataSource = await db.dataSource([User, Account, Student, Trimmed, Dummy], { poolSize: POOL })
 })
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE "user", account, student, trimmed, space1.dummy RESTART IDENTITY')
-})
+beforeEach(() => dataSource.query('TRUNCATE "user", account, student, trimmed, space1.dummy RESTART IDENTITY'))
 
 const winner = { username: 'winner' }
 

@@ -10,9 +10,7 @@ let client: Client
 beforeAll(async () => {
   client = await db.client()
 })
-beforeEach(async () => {
-  await client.query('drop table if exists page, name cascade')
-})
+beforeEach(() => client.query('drop table if exists page, name cascade'))
 
 type Type = { readonly type: 'text' } | { readonly type: 'varchar'; readonly length?: number }
 

@@ -21,9 +21,7 @@ let client: Client
 beforeAll(async () => {
   client = await db.client()
 })
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+beforeEach(() => client.query('drop schema public cascade; create schema public'))
 
 type Entityish = ObjectType<ObjectLiteral>
 

@@ -17,9 +17,7 @@ class Book extends BaseEntity {
 }
 
 const db = useDatabase()
-beforeAll(async () => {
-  await db.dataSource([Book])
-})
+beforeAll(() => db.dataSource([Book]))
 
 test("a user's own normalizer gives its reason wherever it refuses to store a text", async () => {
   const { manager } = Book.getRepository()

@@ -13,9 +13,7 @@ let client: Client
 beforeAll(async () => {
   client = await db.client()
 })
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+beforeEach(() => client.query('drop schema public cascade; create schema public'))
 
 class Pretty extends MigrationGenerateCommand {
   static all = (statements: readonly string[]): string[] => statements.map((one) => Pretty.prettifyQuery(one))

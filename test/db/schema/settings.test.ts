@@ -80,9 +80,7 @@ beforeAll(async () => {
   client = await db.client()
   await client.query(`create role ${quote(role)} login password 'x'`)
 })
-afterAll(async () => {
-  await client.query(`drop owned by ${quote(role)} cascade; drop role ${quote(role)}`)
-})
+afterAll(() => client.query(`drop owned by ${quote(role)} cascade; drop role ${quote(role)}`))
 beforeEach(async () => {
   await client.query(`drop schema if exists ${quote(SCHEMA)} cascade; alter role ${quote(role)} reset all;
     create schema ${quote(SCHEMA)} authorization ${quote(role)}; set role ${quote(role)};

@@ -31,9 +31,7 @@ beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'unique-text-embedded-'))
   await chmod(folder, 0o755)
 })
-afterAll(async () => {
-  await rm(folder, { recursive: true })
-})
+afterAll(() => rm(folder, { recursive: true }))
 
 async function connects(url: string): Promise<boolean> {
   const client = new Client({ connectionString: url })

@@ -53,9 +53,7 @@ afterAll(() => {
   Object.assign(crypto, { hash, createHash })
   syncBuiltinESMExports()
 })
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+beforeEach(() => client.query('drop schema public cascade; create schema public'))
 
 /** SHA-256, cut to two bits: texts collide. */
 const twoBits: Digest = {

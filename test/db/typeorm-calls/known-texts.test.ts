@@ -28,9 +28,7 @@ beforeAll(async () => {
   observer = await db.client()
   known = { ...(await findOrCreate(manager, Page, { url: 'known' })), created: false }
 })
-beforeEach(async () => {
-  await findMany(LONG_STREAK)
-})
+beforeEach(() => findMany(LONG_STREAK))
 
 async function findMany(count: number): Promise<void> {
   for (let call = 0; call < count; call += 1) await findOrCreate(manager, Page, { url: 'known' })
@@ -113,12 +111,8 @@ describe('when many calls in a row have created their rows', () => {
   const lastId = async (): Promise<unknown> =>
     (await observer?.query<{ id: number }>(`select last_value::int as id from word_id_seq`))?.rows[0]?.id
 
-  beforeAll(async () => {
-    await word('known')
-  })
-  beforeEach(async () => {
-    await createMany(LONG_STREAK)
-  })
+  beforeAll(() => word('known'))
+  beforeEach(() => createMany(LONG_STREAK))
 
   test('the next one inserts without a look', async () => {
     expect(await kindsOf(async () => expect(await word('new')).toMatchObject({ created: true, attempts: 1 }))).toEqual([

@@ -65,9 +65,7 @@ beforeEach(async () => {
   client = await db.client()
   await client.query('drop table if exists link, page')
 })
-afterEach(async () => {
-  await client.end()
-})
+afterEach(() => client.end())
 
 const ids = (rows: readonly { id: number }[]): number[] => rows.map(({ id }) => id).toSorted((a, b) => a - b)
 
@@ -254,9 +252,7 @@ test('look-ups at once find rows whose hashes are wrong', async () => {
 })
 
 describe('while a statement asks, no other of its connection overtakes it', () => {
-  beforeEach(async () => {
-    await client.query(EMPTY)
-  })
+  beforeEach(() => client.query(EMPTY))
   const hits = async (): Promise<unknown> => (await client.query('select hits from page where id = 1')).rows
   test('a write in a transaction that is rolled back meanwhile is undone', async () => {
     const { manager } = await fresh()
@@ -300,9 +296,7 @@ describe('while a statement asks, no other of its connection overtakes it', () =
 })
 
 describe('with wrong hashes', () => {
-  beforeEach(async () => {
-    await client.query(WRONG)
-  })
+  beforeEach(() => client.query(WRONG))
   test('SQL of a DataSource that another one sends is right, whatever that one has seen', async () => {
     const Note = entity('Note', { text: text() })
     const other = await db.dataSource([Note])

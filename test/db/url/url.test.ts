@@ -259,9 +259,7 @@ test('every real URL passes the check, and one that raw SQL can store is what pa
 
 describe('a URL with query and one without', () => {
   const [PLAIN, ASKED] = ['http://found.example/x', 'http://found.example/x?q#f'] as const
-  beforeAll(async () => {
-    await Url.parseMany([ASKED, PLAIN])
-  })
+  beforeAll(() => Url.parseMany([ASKED, PLAIN]))
   test.each([PLAIN, ASKED, 'HTTP://Found.example:80/a/../x'])(
     'findOneByText(%s) finds the one that is meant',
     async (text) => {

@@ -12,9 +12,7 @@ let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'unique-text-config-'))
 })
-afterAll(async () => {
-  await rm(folder, { recursive: true })
-})
+afterAll(() => rm(folder, { recursive: true }))
 
 let files = 0
 async function load(extension: string, content: string): Promise<unknown> {
