@@ -575,6 +575,11 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
   }
   // Triggers that count references have run by now: a row that comes back must not be counted for twice.
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
+  // Only now: a trigger on one table may write rows of another, whose references were turned before.
+  for (const one of references) {
+    const [still] = await session.query<{ n: string }>(stillReferring(placesSource(on), one), [ready])
+    if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${one.table}`)
+  }
   await session.query(logRows(on, table), [ready, on.table.guard])
   await session.query(deleteRows(on), [ready])
   const [there] = await session.query<{ n: string }>(stillThere(on), [ready])
@@ -602,7 +607,6 @@ async function together({ references, tables }: MergeRun, ready: readonly string
   return [[...ready]]
 }
 
-/** @throws Unmergeable where a trigger prevents it */
 async function turnReferences(
   { session, target: { on }, tables }: MergeRun,
   one: Reference,
@@ -612,8 +616,6 @@ async function turnReferences(
   const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns }
   const values = [places, on.table.guard, JSON.stringify(change)]
   await session.query(turn(on, source, one, await tables.keyed(one), 2), values)
-  const [still] = await session.query<{ n: string }>(stillReferring(source, one), [places])
-  if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${one.table}`)
 }
 
 /** What stands against it that two rows become one: the constraint, or a clause. */

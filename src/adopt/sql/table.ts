@@ -354,6 +354,7 @@ const COMMAND_SETTINGS = {
   intervalstyle: 'postgres',
   extra_float_digits: '3',
   lc_monetary: 'C',
+  bytea_output: 'hex',
 } as const
 
 /** The settings that an adoption changes for its session, to be put back. */
