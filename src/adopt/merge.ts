@@ -613,7 +613,7 @@ async function turnReferences(
   places: readonly string[],
 ): Promise<void> {
   const source = placesSource(on)
-  const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns }
+  const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns, when: one.when }
   const values = [places, on.table.guard, JSON.stringify(change)]
   await session.query(turn(on, source, one, await tables.keyed(one), 2), values)
 }

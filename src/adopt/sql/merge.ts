@@ -36,6 +36,8 @@ export interface LoggedChange {
   readonly table: string
   /** Columns that were given other values, of which the data holds those before and after. undefined: the row went. */
   readonly columns?: readonly string[]
+  /** Only rows that still hold this value are turned back. */
+  readonly when?: Reference['when']
   /** A function chose the values for the row that stays: logged after the row that went, as it may take over its values. */
   readonly set?: true
 }
@@ -411,12 +413,17 @@ export const pairSource = (table: MergedTable): MergedPairs => ({
   kept: '$6::pg_catalog.text[]',
 })
 
-const refers = ({ columns, referenced, when }: Reference, row: string, to: string): string =>
+export const holds = ({ when }: Pick<Reference, 'when'>, row: string): string[] =>
+  when
+    ? [`pg_catalog.concat(${field(row, when.column)}) OPERATOR(pg_catalog.=) ${literal(when.value)}::pg_catalog.text`]
+    : []
+
+const refers = (reference: Reference, row: string, to: string): string =>
   [
-    ...columns.map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${field(to, referenced[index] ?? '')}`),
-    ...(when
-      ? [`pg_catalog.concat(${field(row, when.column)}) OPERATOR(pg_catalog.=) ${literal(when.value)}::pg_catalog.text`]
-      : []),
+    ...reference.columns.map(
+      (name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${field(to, reference.referenced[index] ?? '')}`,
+    ),
+    ...holds(reference, row),
   ].join(' AND ')
 
 /** Places of which the row that stays refers to the one that goes: it would come to refer to itself. */
@@ -474,10 +481,9 @@ export function turn(
   ])
   const set = columns.map((name, index) => `${quote(name)} = m.n${index}`).join(', ')
   const met = columns.map((name, index) => `${field('r', name)} OPERATOR(pg_catalog.=) m.o${index}`)
-  const when = reference.when ? [refers({ ...reference, columns: [] }, 'r', '')] : []
   const was = shownAll(columns.map((name, index) => [name, `m.o${index}`]))
   return `WITH m AS MATERIALIZED (SELECT ${old} AS old, ${kept} AS kept, ${values.join(', ')} FROM ${from} WHERE ${where}),
-u AS (UPDATE ${tableName(reference)} AS r SET ${set} FROM m WHERE ${[...met, ...when].join(' AND ')}
+u AS (UPDATE ${tableName(reference)} AS r SET ${set} FROM m WHERE ${[...met, ...holds(reference, 'r')].join(' AND ')}
   RETURNING m.old, m.kept, pg_catalog.jsonb_build_object('key', ${shownRow('r', keyNames(child))}, 'was', ${was}, 'made', ${shownRow('r', columns)}) AS data)
 INSERT INTO ${merges(on)} (guard, old, kept, change, data)
 SELECT $${first}::pg_catalog.text, u.old, u.kept, $${first + 1}::pg_catalog.jsonb, u.data FROM u`

@@ -3,6 +3,7 @@ import { alike, field, tableName } from '../../sql/text-table'
 import {
   type LoggedChange,
   columnNames,
+  holds,
   keyNames,
   keysOf,
   type MergedTable,
@@ -88,7 +89,7 @@ export function turnBack(on: Held, table: MergedTable, change: LoggedChange): st
   })
   const isRow =
     table.primary.length > 0
-      ? [...same('k', table.primary), ...still]
+      ? [...same('k', table.primary), ...still, ...holds(change, 'r')]
       : [
           `ROW(r.tableoid, r.ctid) OPERATOR(pg_catalog.=) (SELECT x.tableoid, x.ctid FROM ${tableName(table)} AS x
       WHERE ${columns.map(({ name }) => `${field('x', name)} OPERATOR(pg_catalog.=) ${field('d', name)}`).join(' AND ')}

@@ -245,6 +245,15 @@ describe('a column that refers to several tables', () => {
     expect(await back()).toEqual({ restored: 2, left: [] })
     expect(await all('select * from file')).toBe('(1,2,page) (2,2,user) (3,3,)')
   })
+
+  test('stays where its row has come to refer to another table since', async () => {
+    await stage(FILES)
+    await merge({ also: [`file.target_id where target_type = 'page'`] })
+    await client.query(`update file set target_type = 'user' where id = 1`)
+    const row = { table: '"public"."file"', row: { id: '1' }, reason: 'it has changed since the merge' }
+    expect(await back()).toEqual({ restored: 2, left: [row] })
+    expect(await all('select * from file')).toBe('(1,1,user) (2,2,user) (3,3,)')
+  })
 })
 
 test.each(['l', 'm', 'r', 't', 'u', 'v', 'w', 'data', 'old', 'kept', 'change', 'guard', 'seq', 'k0', 'place', 'rank'])(
