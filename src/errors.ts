@@ -12,6 +12,8 @@ export type UniqueTextErrorCode =
   | 'HASH_COLLISION'
   | 'IMMUTABLE_TEXT'
   | 'INVALID_DECLARATION'
+  | 'ONCE_FAILED'
+  | 'ONCE_RUNNING'
   | 'SCHEMA_DRIFT'
   | 'TEXT_REJECTED'
   | 'TEXT_TAKEN'
@@ -41,6 +43,34 @@ export abstract class UniqueTextError extends Error {
     super(message, cause === undefined ? undefined : { cause })
   }
 }
+
+/** What a server says with an error, where it is neither a fault of the program nor of its database: 500 otherwise. */
+const STATUSES: Partial<Record<UniqueTextErrorCode, number>> = {
+  ATTEMPTS_EXHAUSTED: 503,
+  DATA_SOURCE_DESTROYED: 503,
+  IMMUTABLE_TEXT: 409,
+  ONCE_RUNNING: 409,
+  TEXT_REJECTED: 422,
+  TEXT_TAKEN: 409,
+  TOKEN_REUSED: 422,
+  TRANSACTION_ABORTED: 503,
+}
+
+/**
+ * Returns the HTTP status for an error of this package: 409 for a conflict with what is stored or running, 422 for a
+ * request that must change, 503 where the same request may succeed later, and 500 for a fault of the program or its
+ * database.
+ *
+ * @returns undefined for any other error
+ * @example
+ * app.use((error, request, response, next) => {
+ *   const status = httpStatusOf(error)
+ *   if (status === undefined || status === 500) return next(error)
+ *   response.status(status).json({ code: error.code })
+ * })
+ */
+export const httpStatusOf = (error: unknown): number | undefined =>
+  error instanceof UniqueTextError ? (STATUSES[error.code] ?? 500) : undefined
 
 /** Prototype of the class of ours that an error of TypeORM's is an instance of as well: see `asQueryFailedError`. */
 const AS_OURS = Symbol.for('typeorm-unique-text.error')
@@ -182,6 +212,32 @@ export class TokenReusedError extends UniqueTextError {
     super(
       'The token was used with another request. Use a new token for each request, and the same one to repeat a request.',
     )
+  }
+}
+
+/**
+ * Another call runs the work of a token of `once`, and this call does not wait for it, or has waited as long as its
+ * `patience` allows. Nothing was written, and `work` was not called.
+ */
+export class OnceRunningError extends UniqueTextError {
+  override readonly name = 'OnceRunningError'
+  readonly code = 'ONCE_RUNNING'
+
+  constructor(cause?: unknown) {
+    super('Another call runs the work of this token. Call again later, with the same token.', cause)
+  }
+}
+
+/** The work of a token of `once` failed in an earlier call, which has kept its failure: `work` was not called. */
+export class OnceFailedError extends UniqueTextError {
+  override readonly name = 'OnceFailedError'
+  readonly code = 'ONCE_FAILED'
+  /** What `keepFailures` of the earlier call returned, as read back from JSON. */
+  readonly failure: unknown
+
+  constructor(failure: unknown) {
+    super('The work of this token failed before, and its failure was kept. Use a new token to run the work again.')
+    this.failure = failure
   }
 }
 

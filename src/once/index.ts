@@ -1,4 +1,11 @@
-export { TokenReusedError } from '../errors'
+export { OnceFailedError, OnceRunningError, TokenReusedError } from '../errors'
 export type { Duration } from '../text/digest'
-export { forgetToken, OnceToken, removeExpiredTokens, type RemoveExpiredTokensOptions } from './tokens'
+export {
+  forgetToken,
+  OnceToken,
+  removeExpiredTokens,
+  type RemoveExpiredTokensOptions,
+  type TokenAnswer,
+  tokenOf,
+} from './tokens'
 export { once, type OnceOptions, type OnceResult } from './once'

@@ -1,14 +1,34 @@
 import { hash } from 'node:crypto'
 import type { EntityManager, QueryRunner } from 'typeorm'
 import { operate, type Operation, rowValues, serverError, SQLSTATE, tracedTo, watched, watchers } from '../core'
-import { DeclarationError, TextRejectedError, TokenReusedError, TransactionAbortedError } from '../errors'
-import { checkOptions, kindOf, type Rules } from '../options'
-import { type Duration, intervalOf } from '../text/digest'
+import {
+  DeclarationError,
+  httpStatusOf,
+  OnceFailedError,
+  OnceRunningError,
+  TextRejectedError,
+  TokenReusedError,
+  TransactionAbortedError,
+} from '../errors'
+import { checkOptions, kindOf, oneOf, RULE, type Rules } from '../options'
+import { type Duration, intervalOf, millisecondsOf } from '../text/digest'
+import { canonicalJson, exactJson, type JsonAnswer } from './json'
 import type { StoredToken } from './sql'
-import { askAgain, insideOf, requireNotInside, type Tokens, tokensOf, withTokens } from './tokens'
+import {
+  askAgain,
+  type Flight,
+  insideOf,
+  parsedAnswer,
+  requireNotInside,
+  type Tokens,
+  tokensOf,
+  withTokens,
+} from './tokens'
 
 /** Options of `once`. */
-export interface OnceOptions {
+export type OnceOptions = OnceBaseOptions & (WaitingOptions | RefusingOptions)
+
+interface OnceBaseOptions {
   /**
    * The arguments of the request that the token stands for; a digest of them is kept. The same token with another
    * request is refused. The order of properties does not count.
@@ -22,6 +42,37 @@ export interface OnceOptions {
    * @default never
    */
   readonly expires?: Date | Duration
+  /**
+   * What is kept of an error that the work throws, as JSON. The writes of the work are undone, the call throws the error,
+   * and later calls throw an `OnceFailedError` with what was kept. If it returns undefined, nothing is kept.
+   * It is not called for errors that another call may not meet: 40001 and 40P01, an `OnceRunningError`, and other errors
+   * for which `httpStatusOf` returns 503.
+   *
+   * @default no failure is kept: the next call runs its own work
+   */
+  readonly keepFailures?: (error: unknown) => unknown
+}
+
+interface WaitingOptions {
+  /**
+   * What the call does while another one runs the work of the token: wait for its end, or throw an `OnceRunningError` at
+   * once.
+   *
+   * @default 'wait'
+   */
+  readonly whileRunning?: 'wait'
+  /**
+   * The longest wait for the work of other calls. After that the call throws an `OnceRunningError`.
+   *
+   * @default without end
+   */
+  readonly patience?: Duration
+}
+
+interface RefusingOptions {
+  readonly whileRunning: 'refuse'
+  /** There is no wait. */
+  readonly patience?: never
 }
 
 const ONCE_RULES: Rules<OnceOptions> = {
@@ -30,6 +81,9 @@ const ONCE_RULES: Rules<OnceOptions> = {
     takes: (value) => typeof value === 'string' || value instanceof Date,
     expected: "a Date, or a duration such as '24 hours'",
   },
+  keepFailures: RULE.function,
+  whileRunning: oneOf('wait', 'refuse'),
+  patience: { takes: (value) => typeof value === 'string', expected: "a duration such as '5 seconds'" },
 }
 
 /** The answer, and whether this call made it. */
@@ -39,32 +93,6 @@ export interface OnceResult<Answer> {
   /** Whether this is the answer of an earlier call, whose work ran. */
   readonly replayed: boolean
 }
-
-/** Values that JSON changes or drops. */
-type NoJson = Date | bigint | symbol | ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
-
-declare const notJson: unique symbol
-
-/** Nothing has this type: the compiler names it. */
-interface AnswerIsNoJson<Answer> {
-  readonly [notJson]: Answer
-}
-
-/**
- * The type check looks at the values of an answer, not at what is nested in them: that is checked when the work has
- * run.
- */
-type HeldToken<Answer> = Answer extends readonly (infer Item)[]
-  ? Item
-  : Answer extends object
-    ? Answer[keyof Answer]
-    : never
-
-type JsonAnswer<Answer> = 0 extends 1 & Answer
-  ? unknown
-  : [Extract<Answer | HeldToken<Answer>, NoJson>] extends [never]
-    ? unknown
-    : AnswerIsNoJson<Answer>
 
 /**
  * Runs `work` in a transaction, once for each token, however often, at the same time, and from whichever process it is
@@ -86,6 +114,8 @@ type JsonAnswer<Answer> = 0 extends 1 & Answer
  * }, { request: { email, handle }, expires: '24 hours' })
  *
  * @throws TokenReusedError if the token was used with another request
+ * @throws OnceRunningError if another call runs the work, and this call refuses to wait or has waited long enough
+ * @throws OnceFailedError if an earlier call has kept the failure of its work
  * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also for an answer that JSON cannot
  * represent, and if `work` calls `once` with its own token: then nothing is stored
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError before `work` is called
@@ -125,6 +155,10 @@ interface Call {
   readonly key: readonly unknown[]
   /** This process was asked for the token before, so the token probably exists. */
   readonly isKnown: boolean
+  readonly refuses: boolean
+  /** Until when the call waits for others, on the clock of `performance.now()`; undefined for a wait without end. */
+  readonly deadline: number | undefined
+  readonly keepFailures: OnceOptions['keepFailures']
 }
 
 function callOf(manager: EntityManager, token: string, work: Call['work'], options: OnceOptions): Call {
@@ -135,10 +169,22 @@ function callOf(manager: EntityManager, token: string, work: Call['work'], optio
   if (typeof work !== 'function') throw new DeclarationError(`once(): expected a function, got ${kindOf(work)}.`)
   const request = options.request === undefined ? null : hash('sha256', canonicalJson('the request', options.request))
   const expires = expiryOf(options.expires)
+  const waiting = waitingOf(options)
   requireNotInside(tokens, token, 'once')
   const isKnown = askAgain(tokens, textHash)
-  return { manager, tokens, token, work, request, expires, key: [...key, request], isKnown }
+  const { keepFailures } = options
+  return { manager, tokens, token, work, request, expires, key: [...key, request], isKnown, ...waiting, keepFailures }
 }
+
+function waitingOf({ whileRunning, patience }: OnceOptions): Pick<Call, 'refuses' | 'deadline'> {
+  const refuses = whileRunning === 'refuse'
+  if (patience === undefined) return { refuses, deadline: refuses ? 0 : undefined }
+  if (refuses) throw new DeclarationError(`once(): there is no patience with whileRunning: 'refuse'. Leave one out.`)
+  return { refuses, deadline: performance.now() + millisecondsOf('patience', patience) }
+}
+
+/** How long the call may still wait; the server takes a whole number above 0. */
+const millisecondsLeft = (deadline: number): number => Math.max(1, Math.ceil(deadline - performance.now()))
 
 function expiryOf(expires: Date | Duration | undefined): readonly [string | null, string | null] {
   if (expires === undefined) return [null, null]
@@ -152,7 +198,8 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   const { manager, tokens } = call
   return await withTokens(manager, tokens, async (operation) => {
     const { session } = operation
-    for (let looks = call.isKnown || session.inTransaction; ; looks = true) {
+    const joins = !operation.isInTransaction && tokens.underWay.has(call.token)
+    for (let looks = (call.isKnown && !joins) || session.inTransaction; ; looks = true) {
       // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
       if (looks) {
         const [found] = await session.rows(tokens.find, call.key)
@@ -166,31 +213,54 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
 }
 
 /**
- * Waits while another call of this process works for the token: at the server, each duplicate would hold a connection
- * for as long as the work takes. A call inside a transaction waits there, for only the server knows whether it waits for
- * itself.
+ * Waits while another call of this process works for the token, or refuses to: at the server, each duplicate would hold a
+ * connection for as long as the work takes. A call inside a transaction waits there, for only the server knows whether it
+ * waits for itself.
  *
  * @returns undefined if the token must be looked up again
+ * @throws OnceRunningError
  */
 async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
-  const {
-    token,
-    tokens: { underWay },
-  } = call
-  if (operation.isInTransaction) return await runOnce(call, operation)
-  const ahead = underWay.get(token)
-  if (ahead) {
-    await ahead
-    return undefined
+  const ahead = operation.isInTransaction ? undefined : call.tokens.underWay.get(call.token)
+  if (!ahead) return await (operation.isInTransaction ? runOnce(call, operation) : fly(call, operation))
+  if (!call.refuses) return await endOf(ahead.ended, call.deadline)
+  if (ahead.mayWait && !ahead.isWorking) return await runOnce(call, operation)
+  await ahead.decided
+  if (ahead.isWorking) throw new OnceRunningError()
+  return undefined
+}
+
+async function fly(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
+  let [decide, end] = [(): void => {}, (): void => {}]
+  const decided = new Promise<void>((resolve) => (decide = resolve))
+  const ended = new Promise<void>((resolve) => (end = resolve))
+  const flight: Flight = { ended, decided, isWorking: false, mayWait: !call.refuses }
+  call.tokens.underWay.set(call.token, flight)
+  const work = (): void => {
+    flight.isWorking = true
+    decide()
   }
-  let end = (): void => {}
-  underWay.set(token, new Promise((resolve) => (end = resolve)))
   try {
-    return await runOnce(call, operation)
+    return await runOnce(call, operation, work)
   } finally {
-    underWay.delete(token)
+    call.tokens.underWay.delete(call.token)
+    decide()
     end()
   }
+}
+
+/** @throws OnceRunningError if the call waits no longer */
+async function endOf(ended: Promise<void>, deadline: number | undefined): Promise<undefined> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    if (deadline !== undefined) timer = setTimeout(() => reject(new OnceRunningError()), millisecondsLeft(deadline))
+  })
+  try {
+    await Promise.race([ended, late])
+  } finally {
+    clearTimeout(timer)
+  }
+  return undefined
 }
 
 /** The tokens, by their ids, that work under way on a connection will answer. */
@@ -206,37 +276,44 @@ function claimsOf({ queryRunner }: EntityManager): Set<string> {
 const isFreeToken = ({ id, isAnswered, isExpired }: StoredToken, manager: EntityManager): boolean =>
   isExpired && (isAnswered || !claimsOf(manager).has(id))
 
-function replayOf({ isSame, isAnswered, answer }: StoredToken): OnceResult<unknown> {
+function replayOf({ isSame, isAnswered, isFailed, answer }: StoredToken): OnceResult<unknown> {
   if (!isSame) throw new TokenReusedError()
   if (!isAnswered) throw new DeclarationError(UNANSWERED)
+  if (isFailed) throw new OnceFailedError(parsedAnswer(answer))
   return { answer: parsedAnswer(answer), replayed: true }
 }
 
 const UNANSWERED =
   'once(): the work that is under way for this token calls once() with the same token. Use another token.'
 
-const parsedAnswer = (json: string | undefined): unknown =>
-  json === undefined ? undefined : (JSON.parse(json) as unknown)
-
 /** How far a call has come in its transaction. */
 interface RunState {
+  /** The call was made in the caller's transaction. */
+  readonly inTransaction: boolean
   /** The token, once this call has taken it. */
   claimed?: StoredToken
   /** The answer as JSON, once the work has ended; null if it returned nothing. */
   json?: string | null
   result?: OnceResult<unknown>
+  /** What the work threw, if its failure is kept. */
+  failed?: { readonly error: unknown }
   /** Nobody works for the token any more. */
   end?: () => void
 }
 
-/** @returns undefined if another call was faster */
-async function runOnce(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
-  const { inTransaction } = operation.session
-  const state: RunState = {}
+/**
+ * @param working is called when the token is claimed
+ * @returns undefined if another call was faster
+ */
+async function runOnce(
+  call: Call,
+  operation: Operation,
+  working?: () => void,
+): Promise<OnceResult<unknown> | undefined> {
+  const state: RunState = { inTransaction: operation.session.inTransaction }
   try {
     await operation.asOne(call.manager, {
       run: async (manager) => {
-        const { tokens, token, work } = call
         const stored = await claim(call, manager)
         if (!stored?.isClaimed) {
           if (stored) state.result = replayOf(stored)
@@ -245,9 +322,8 @@ async function runOnce(call: Call, operation: Operation): Promise<OnceResult<unk
         state.claimed = stored
         const ids = claimsOf(manager).add(stored.id)
         state.end = () => void ids.delete(stored.id)
-        const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
-        state.json = answer === undefined ? null : exactJson('the answer', answer)
-        state.result = { answer: parsedAnswer(state.json ?? undefined), replayed: false }
+        working?.()
+        await runWork(call, manager, state)
       },
       last: async (manager) => {
         await storeAnswer(call, manager, state)
@@ -255,48 +331,122 @@ async function runOnce(call: Call, operation: Operation): Promise<OnceResult<unk
       lastSql: call.tokens.answer.sql,
     })
     if (state.result) return state.result
-    await operation.next(undefined)
+    if (!state.failed) await operation.next(undefined)
   } catch (error) {
-    const isAborted = error instanceof TransactionAbortedError
-    // Work that has lost against others is not done twice behind the caller's back.
-    if (state.claimed) throw !isAborted && operation.mayHelp(error) ? new TransactionAbortedError(error) : error
-    if (inTransaction || !isAborted) throw error
-    await operation.next(error)
+    await beforeNext(call, operation, state, error)
   } finally {
     state.end?.()
   }
+  if (state.failed) throw state.failed.error
   return undefined
 }
 
-/** @returns the token, taken by this call or answered already; undefined if others were faster */
-async function claim({ tokens, key, request }: Call, manager: EntityManager): Promise<StoredToken | undefined> {
+/** @throws unless the claim has failed, and may succeed in another attempt */
+async function beforeNext(call: Call, operation: Operation, state: RunState, error: unknown): Promise<void> {
+  // What could not be kept says less.
+  if (state.failed) throw state.failed.error
+  const isLost = error instanceof TransactionAbortedError
+  // Work that has lost against others is not done twice behind the caller's back.
+  if (state.claimed) throw !isLost && operation.mayHelp(error) ? new TransactionAbortedError(error) : error
+  if (!isOtherWait(call, error) && (state.inTransaction || !isLost)) throw error
+  await operation.next(error)
+}
+
+async function runWork(call: Call, manager: EntityManager, state: RunState): Promise<void> {
+  const { tokens, token, work, keepFailures } = call
+  const run = async (own: EntityManager): Promise<unknown> => await insideOf(tokens, token, async () => await work(own))
+  let answer: unknown
+  try {
+    answer = await (keepFailures ? behindSavepoint(manager, run) : run(manager))
+  } catch (error) {
+    const failure: unknown = isPassing(error) ? undefined : keepFailures?.(error)
+    if (failure === undefined) throw error
+    state.json = exactJson('the failure', failure)
+    state.failed = { error }
+    return
+  }
+  state.json = answer === undefined ? null : exactJson('the answer', answer)
+  state.result = { answer: parsedAnswer(state.json ?? undefined), replayed: false }
+}
+
+/** Undoes what failed work has written, and leaves the claim. */
+async function behindSavepoint(
+  manager: EntityManager,
+  run: (manager: EntityManager) => Promise<unknown>,
+): Promise<unknown> {
+  let answer: unknown
+  await operate(manager, {}, async (operation) => {
+    await operation.asOne(manager, {
+      run: async (own) => {
+        answer = await run(own)
+      },
+      last: async () => {},
+      lastSql: '',
+    })
+  })
+  return answer
+}
+
+/** The same work may succeed when it is run again. */
+const isPassing = (error: unknown): boolean => httpStatusOf(error) === 503 || error instanceof OnceRunningError
+
+/**
+ * @returns the token, taken by this call or answered already; undefined if others were faster
+ * @throws OnceRunningError
+ */
+async function claim(call: Call, manager: EntityManager): Promise<StoredToken | undefined> {
+  const { tokens, key, request, refuses, deadline } = call
+  const { claim, claimInChain, take } = deadline === undefined ? tokens : tokens.within
+  const limit = (): readonly unknown[] =>
+    deadline === undefined ? [] : [String(refuses ? 1 : millisecondsLeft(deadline))]
   return await operate(manager, {}, async ({ session }) => {
-    const [first] = await session.rows(tokens.claim, key)
+    const [first] = await session.rows(claim, [...key, ...limit()])
     // The index refused it: another call was faster, or a token of equal hash holds number 0.
     const [stored] = first ? [first] : await session.rows(tokens.find, key)
     if (!stored) {
-      const claimed = await session.rowsOrRollBack(tokens.claimInChain, key).catch((error: unknown) => {
+      const claimed = await session.rowsOrRollBack(claimInChain, [...key, ...limit()]).catch((error: unknown) => {
         if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
         throw error
       })
       return claimed[0]
     }
     if (stored.isClaimed || !isFreeToken(stored, manager)) return stored
-    const [transaction] = await session.rows(tokens.take, [stored.id, request])
+    const taking = session.rows(take, [stored.id, request, ...limit()])
+    const [transaction] = await taking.catch((error: unknown) => {
+      throw deadline !== undefined && isLockTimeout(error) ? new OnceRunningError(error) : error
+    })
     return transaction === undefined ? undefined : { ...stored, isClaimed: true, transaction }
+  }).catch((error: unknown) => {
+    throw isRunning(call, error) ? new OnceRunningError(error) : error
   })
+}
+
+/**
+ * The insert has waited for another transaction as long as it may. One that refuses waits for a millisecond, and may have
+ * waited for something else, as for room in the table: only a wait for a transaction says where it was.
+ */
+const isRunning = ({ refuses, deadline }: Call, error: unknown): boolean =>
+  deadline !== undefined && isLockTimeout(error) && (!refuses || serverError(error)?.where !== undefined)
+
+/** The claim may succeed in another attempt. */
+const isOtherWait = ({ refuses }: Call, error: unknown): boolean => refuses && isLockTimeout(error)
+
+/** 57014: see isBusyError(). */
+function isLockTimeout(error: unknown): boolean {
+  const code = serverError(error)?.code
+  return code === SQLSTATE.lockNotAvailable || code === SQLSTATE.queryCanceled
 }
 
 /** Uses a session of its own: what the work rolls back with its own savepoints does not concern us. */
 async function storeAnswer(
   { tokens, expires }: Call,
   manager: EntityManager,
-  { claimed, json }: RunState,
+  { claimed, json, failed }: RunState,
 ): Promise<void> {
   if (!claimed) return
   await operate(manager, {}, async ({ session }) => {
     try {
-      await session.rows(tokens.answer, [claimed.id, json, ...expires, claimed.transaction])
+      await session.rows(tokens.answer, [claimed.id, json, ...expires, claimed.transaction, failed ? 'true' : null])
     } catch (error) {
       throw serverError(error)?.code === SQLSTATE.divisionByZero
         ? new TransactionAbortedError(error, CLAIM_LOST)
@@ -306,80 +456,3 @@ async function storeAnswer(
 }
 
 const CLAIM_LOST = 'the work ended it, or removed its token'
-
-/** How to write a value as JSON. */
-interface JsonWriting {
-  /** Names the value in an error: `the answer`. */
-  readonly what: string
-  /** Objects with the same properties in another order give the same JSON. */
-  readonly sorted: boolean
-  /** The objects around the value. */
-  readonly around: Set<object>
-}
-
-/** The way to a part of the value: keys of objects, places in arrays. */
-type Way = readonly (string | number)[]
-
-/**
- * Returns JSON that gives the same value again: plain objects and arrays of strings, finite numbers, booleans and null. A
- * property that is undefined is left out. `JSON.stringify` would turn a Date into a string, NaN into null, and drop a
- * Map's entries without a word.
- *
- * @param what names the value in an error: `the answer`
- * @throws DeclarationError that names the first part of the value that JSON cannot represent
- * @example
- * exactJson('the answer', { id: 7, tags: ['a'], note: undefined }) // '{"id":7,"tags":["a"]}'
- */
-export const exactJson = (what: string, value: unknown): string =>
-  toJson({ what, sorted: false, around: new Set() }, value, [])
-
-/**
- * Returns JSON like `exactJson`, with the properties of each object sorted, so that equal values give equal JSON.
- *
- * @throws DeclarationError as `exactJson`
- */
-export const canonicalJson = (what: string, value: unknown): string =>
-  toJson({ what, sorted: true, around: new Set() }, value, [])
-
-function toJson(writing: JsonWriting, value: unknown, way: Way): string {
-  if (typeof value === 'number') {
-    if (!Number.isFinite(value)) return refuseJson(writing, way, String(value))
-    // `JSON.stringify` would make 0 of -0, which JSON can tell apart.
-    return Object.is(value, -0) ? '-0' : String(value)
-  }
-  if (value === null || typeof value === 'string' || typeof value === 'boolean') return JSON.stringify(value)
-  if (typeof value !== 'object') return refuseJson(writing, way, typeof value)
-  if (writing.around.has(value)) return refuseJson(writing, way, 'an object that contains itself')
-  writing.around.add(value)
-  const json = Array.isArray(value) ? writeArray(writing, value, way) : writeObject(writing, value, way)
-  writing.around.delete(value)
-  return json
-}
-
-function writeArray(writing: JsonWriting, array: readonly unknown[], way: Way): string {
-  // Its places and its length.
-  if (Reflect.ownKeys(array).length !== array.length + 1)
-    return refuseJson(writing, way, 'an array with holes or properties')
-  return `[${array.map((element, place) => toJson(writing, element, [...way, place])).join(',')}]`
-}
-
-function writeObject(writing: JsonWriting, object: object, way: Way): string {
-  const prototype: unknown = Object.getPrototypeOf(object)
-  // Plain objects of another realm too, as in Jest.
-  if (prototype !== null && Object.getPrototypeOf(prototype) !== null)
-    return refuseJson(writing, way, `an instance of ${object.constructor?.name || 'a class'}`)
-  if (Object.getOwnPropertySymbols(object).length > 0)
-    return refuseJson(writing, way, 'an object with a symbol for a key')
-  const entries: [string, unknown][] = Object.entries(object).filter(([, value]) => value !== undefined)
-  // Sorted by code units, as in every process; never by a locale.
-  if (writing.sorted) entries.sort(([left], [right]) => (left < right ? -1 : 1))
-  return `{${entries.map(([key, value]) => `${JSON.stringify(key)}:${toJson(writing, value, [...way, key])}`).join(',')}}`
-}
-
-function refuseJson({ what }: JsonWriting, way: Way, kind: string): never {
-  const place = way.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('')
-  throw new DeclarationError(
-    `JSON cannot represent ${what}: ${place === '' ? 'it' : `"${place.replace(/^\./, '')}"`} is ${kind}. ` +
-      `Give plain objects, arrays, strings, finite numbers, booleans and null.`,
-  )
-}

@@ -3,7 +3,7 @@ import { alike, field, tableName, type TextTable } from '../sql/text-table'
 import { holdsText, keyColumns, named, nameList, parameter, type Statement } from '../sql/find'
 
 /** Properties of the entity that keeps tokens, beside the token itself. */
-type TokenColumn = 'id' | 'request' | 'answer' | 'createdAt' | 'answeredAt' | 'expiresAt'
+type TokenColumn = 'id' | 'request' | 'answer' | 'failed' | 'createdAt' | 'answeredAt' | 'expiresAt'
 
 /** The table of tokens, by its database names. */
 interface TokenTable {
@@ -11,22 +11,31 @@ interface TokenTable {
   readonly columns: Readonly<Record<TokenColumn, string>>
 }
 
-/** What is done with tokens. */
-interface TokenStatements {
-  /** Parameters: the token, its hash, the digest of the request. */
-  readonly find: Statement<StoredToken>
-  /** Finds the token, or inserts it at number 0; gives nothing where neither took. The same parameters. */
-  readonly claim: Statement<StoredToken>
+/** How a token is claimed. */
+interface Claiming {
+  /**
+   * Finds the token, or inserts it at number 0; gives nothing where neither took. Parameters: the token, its hash, the
+   * digest of the request.
+   */
+  readonly claim: Statement<StoredToken | undefined>
   /** Inserts the token with the hash left to the guard, which finds its number. The same parameters. */
-  readonly claimInChain: Statement<StoredToken>
+  readonly claimInChain: Statement<StoredToken | undefined>
   /**
    * Makes an expired token one that is not answered; gives nothing where others did, or have removed it. Gives the
    * transaction that has done so. Parameters: id, the digest of the request.
    */
-  readonly take: Statement<string>
+  readonly take: Statement<string | undefined>
+}
+
+/** What is done with tokens. */
+interface TokenStatements extends Claiming {
+  /** Parameters: the token, its hash, the digest of the request. */
+  readonly find: Statement<StoredToken>
+  /** The same, with one more parameter: after so many milliseconds of waiting they fail with 55P03. */
+  readonly within: Claiming
   /**
-   * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; and the transaction that
-   * claimed it. Fails with 22012 where the token is gone or this is another transaction, so that COMMIT, which goes with
+   * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; the transaction that claimed
+   * it; and whether the answer is a failure. Fails with 22012 where the token is gone or this is another transaction, so that COMMIT, which goes with
    * it, does nothing.
    */
   readonly answer: Statement<true>
@@ -45,6 +54,7 @@ export function tokenStatements(table: TextTable, nameOf: (property: TokenColumn
     id: nameOf('id'),
     request: nameOf('request'),
     answer: nameOf('answer'),
+    failed: nameOf('failed'),
     createdAt: nameOf('createdAt'),
     answeredAt: nameOf('answeredAt'),
     expiresAt: nameOf('expiresAt'),
@@ -52,9 +62,8 @@ export function tokenStatements(table: TextTable, nameOf: (property: TokenColumn
   const tokens = { table, columns }
   return {
     find: named(selectToken(tokens), parseToken),
-    claim: claimStatement(tokens),
-    claimInChain: claimInChainStatement(tokens),
-    take: takeStatement(tokens),
+    ...claiming(tokens, false),
+    within: claiming(tokens, true),
     answer: answerStatement(tokens),
     remove: removeStatement(tokens),
     forget: forgetStatement(tokens),
@@ -74,6 +83,8 @@ export interface StoredToken {
   readonly isAnswered: boolean
   /** The answer as JSON; undefined where `work` gave nothing. */
   readonly answer: string | undefined
+  /** The answer is a failure that was kept. */
+  readonly isFailed: boolean
   /** The token counts as none. So does one without an answer: the work that was to give it has ended its own transaction. */
   readonly isExpired: boolean
 }
@@ -90,17 +101,28 @@ function selectToken({ table, columns }: TokenTable): string {
   return `SELECT NULL::pg_catalog.int4 AS claimed, ${of('id')}::pg_catalog.text AS id,
     ${flag(alike(of('request'), '$3::pg_catalog.text'))} AS same,
     ${flag(`${of('answeredAt')} IS NOT NULL`)} AS answered, ${of('answer')}::pg_catalog.text AS answer,
-    ${flag(`${of('expiresAt')} OPERATOR(pg_catalog.<=) ${NOW}`)} AS expired, NULL::pg_catalog.text AS transaction
+    ${flag(of('failed'))} AS failed, ${flag(`${of('expiresAt')} OPERATOR(pg_catalog.<=) ${NOW}`)} AS expired,
+    NULL::pg_catalog.text AS transaction
   FROM ${tableName(table)} AS t
   WHERE ${holdsText({ table, others: [], select: [] }, parameter)}`
 }
 
-const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answered, answer, expired, transaction]) => ({
+const parseToken: Statement<StoredToken>['parse'] = ([
+  claimed,
+  id,
+  same,
+  answered,
+  answer,
+  failed,
+  expired,
+  transaction,
+]) => ({
   isClaimed: claimed !== null,
   id: String(id),
   isSame: same !== null,
   isAnswered: answered !== null,
   answer: typeof answer === 'string' ? answer : undefined,
+  isFailed: failed !== null,
   isExpired: expired !== null,
   transaction: typeof transaction === 'string' ? transaction : undefined,
 })
@@ -108,57 +130,84 @@ const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answere
 /** Another transaction sees an unanswered token only if its own transaction committed without an answer. It is free then. */
 const TRANSACTION = 'pg_catalog.pg_current_xact_id()::pg_catalog.text'
 
-function claimStatement(tokens: TokenTable): Statement<StoredToken> {
+/**
+ * Puts `lock_timeout` around what a statement writes. Each part reads the one before it, so that they run in this order:
+ * the caller's value, ours, what is written, and the caller's value again. An error undoes ours with everything else.
+ *
+ * @param limit parameter of the milliseconds
+ */
+const underLimit = (limit: string, parts: string, rows: string): string =>
+  `WITH own AS MATERIALIZED (
+  SELECT pg_catalog.current_setting('lock_timeout') AS timeout
+), limited AS MATERIALIZED (
+  SELECT timeout, pg_catalog.set_config('lock_timeout', ${limit}::pg_catalog.text, true) AS ours FROM own
+), ${parts}
+SELECT rows.*, pg_catalog.set_config('lock_timeout', limited.timeout, true) AS own
+FROM limited LEFT JOIN (${rows}) AS rows ON true`
+
+/** @param within they wait no longer than their last parameter allows */
+function claiming(tokens: TokenTable, within: boolean): Claiming {
+  const statement = (limit: string, parts: string, rows: string): string =>
+    within ? underLimit(limit, parts, rows) : `WITH ${parts}\n${rows}`
+  // Nothing is written before the limit holds.
+  const and = within ? ' AND EXISTS (SELECT FROM limited)' : ''
+  const number = within ? '(SELECT NULL::pg_catalog.int4 FROM limited)' : 'NULL'
+  const claimed = `SELECT 1 AS claimed, id, NULL AS same, NULL AS answered, NULL AS answer, NULL AS failed, NULL AS expired,
+  ${TRANSACTION} AS transaction FROM claimed`
+  return {
+    claim: named(statement('$4', claimParts(tokens, and), `SELECT * FROM found\nUNION ALL\n${claimed}`), parseClaimed),
+    claimInChain: named(statement('$4', chainPart(tokens, number), claimed), parseClaimed),
+    take: named(
+      statement('$3', takePart(tokens, and), `SELECT ${TRANSACTION} AS transaction FROM taken`),
+      ([transaction]) => (typeof transaction === 'string' ? transaction : undefined),
+    ),
+  }
+}
+
+/** A statement that gives the caller's `lock_timeout` back gives a row in any case. */
+const parseClaimed: Statement<StoredToken | undefined>['parse'] = (row, values) =>
+  row[1] === null ? undefined : parseToken(row, values)
+
+function claimParts(tokens: TokenTable, and: string): string {
   const { table, columns } = tokens
   const [text, hash] = keyColumns(table)
-  return named(
-    `WITH found AS (
+  return `found AS (
   ${selectToken(tokens)}
 ), claimed AS (
   INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt])})
   SELECT $1, $2, $3, ${NOW}
-  WHERE NOT EXISTS (SELECT FROM found)
+  WHERE NOT EXISTS (SELECT FROM found)${and}
   ON CONFLICT DO NOTHING
   RETURNING ${quote(columns.id)}::pg_catalog.text AS id
-)
-SELECT * FROM found
-UNION ALL
-SELECT 1, id, NULL, NULL, NULL, NULL, ${TRANSACTION} FROM claimed`,
-    parseToken,
-  )
+)`
 }
 
-function claimInChainStatement({ table, columns }: TokenTable): Statement<StoredToken> {
+function chainPart({ table, columns }: TokenTable, number: string): string {
   const [text, hash] = keyColumns(table)
-  return named(
-    `INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt, table.number])})
-VALUES ($1, $2, $3, ${NOW}, NULL)
-ON CONFLICT DO NOTHING
-RETURNING 1 AS claimed, ${quote(columns.id)}::pg_catalog.text AS id,
-  NULL AS same, NULL AS answered, NULL AS answer, NULL AS expired, ${TRANSACTION} AS transaction`,
-    parseToken,
-  )
+  return `claimed AS (
+  INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt, table.number])})
+  VALUES ($1, $2, $3, ${NOW}, ${number})
+  ON CONFLICT DO NOTHING
+  RETURNING ${quote(columns.id)}::pg_catalog.text AS id
+)`
 }
 
-function takeStatement({ table, columns }: TokenTable): Statement<string> {
+function takePart({ table, columns }: TokenTable, and: string): string {
   const { id, request, answer, createdAt, answeredAt, expiresAt } = columns
-  return named(
-    `WITH taken AS (
+  return `taken AS (
   UPDATE ${tableName(table)} SET ${quote(request)} = $2::pg_catalog.text, ${quote(createdAt)} = ${NOW},
     ${quote(answer)} = NULL, ${quote(answeredAt)} = NULL, ${quote(expiresAt)} = ${NOW}
-  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}
+  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}${and}
   RETURNING 1
-)
-SELECT ${TRANSACTION} FROM taken`,
-    ([transaction]) => String(transaction),
-  )
+)`
 }
 
 function answerStatement({ table, columns }: TokenTable): Statement<true> {
-  const { id, answer, answeredAt, expiresAt } = columns
+  const { id, answer, failed, answeredAt, expiresAt } = columns
   return named(
     `WITH answered AS (
-  UPDATE ${tableName(table)} SET ${quote(answer)} = $2::pg_catalog.json, ${quote(answeredAt)} = ${NOW},
+  UPDATE ${tableName(table)} SET ${quote(answer)} = $2::pg_catalog.json, ${quote(failed)} = $6::pg_catalog.bool,
+    ${quote(answeredAt)} = ${NOW},
     ${quote(expiresAt)} = coalesce($3::pg_catalog.timestamptz, ${NOW} OPERATOR(pg_catalog.+) $4::pg_catalog.interval)
   WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${TRANSACTION} OPERATOR(pg_catalog.=) $5::pg_catalog.text
   RETURNING 1

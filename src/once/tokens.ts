@@ -20,8 +20,18 @@ export interface Tokens extends ReturnType<typeof tokenStatements> {
   readonly entityText: EntityText
   /** Hashes of tokens that this process was recently asked for. */
   readonly requested: Set<string>
-  /** The end of the transaction that works for a token, by the token. */
-  readonly underWay: Map<string, Promise<void>>
+  /** Calls outside transactions that claim a token or work for it, by the token. */
+  readonly underWay: Map<string, Flight>
+}
+
+/** A call that others with its token wait for. */
+export interface Flight {
+  readonly ended: Promise<void>
+  /** Settled once the call works for the token, or has ended. */
+  readonly decided: Promise<void>
+  isWorking: boolean
+  /** It may wait itself, for work of another process. */
+  readonly mayWait: boolean
 }
 
 const MAX_REQUESTED = 1_000
@@ -154,6 +164,10 @@ export class OnceToken {
   @Column({ type: 'json', name: 'answer', nullable: true })
   answer!: unknown
 
+  /** The answer is a failure that `keepFailures` has kept. */
+  @Column({ type: 'boolean', name: 'failed', nullable: true })
+  failed!: boolean | null
+
   @CreateDateColumn({ type: 'timestamptz', name: 'created_at' })
   createdAt!: Date
 
@@ -189,6 +203,40 @@ export async function forgetToken(manager: EntityManager, token: string): Promis
     return removed > 0
   })
 }
+
+/** What is stored for a token. */
+export interface TokenAnswer {
+  /** The answer of the work, or what `keepFailures` kept of its failure. */
+  readonly answer: unknown
+  readonly failed: boolean
+}
+
+/**
+ * Returns what is stored for a token, and runs nothing. While the first work of a token runs, nobody else sees the token:
+ * `null` means that there is no answer, not that there will be none. To find out whether work runs, call `once` with
+ * `whileRunning: 'refuse'`.
+ *
+ * @returns null for a token that was never used, has expired, or has no answer yet
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @example
+ * const payment = await tokenOf(dataSource.manager, `pay ${key}`)
+ */
+export async function tokenOf(manager: EntityManager, token: string): Promise<TokenAnswer | null> {
+  const seen = watchers.hasSubscribers && watched('tokenOf', undefined, tokenOf, [manager, token])
+  if (seen) return await seen
+  const tokens = tokensOf(manager)
+  const { key } = rowValues(tokens.entityText, { token })
+  return await withTokens(manager, tokens, async ({ session }) => {
+    const [found] = await session.rowsOrRollBack(tokens.find, [...key, null])
+    if (!found?.isAnswered || found.isExpired) return null
+    return { answer: parsedAnswer(found.answer), failed: found.isFailed }
+  })
+}
+
+export const parsedAnswer = (json: string | undefined): unknown =>
+  json === undefined ? undefined : (JSON.parse(json) as unknown)
 
 /** Options of `removeExpiredTokens`. */
 export interface RemoveExpiredTokensOptions {

@@ -52,6 +52,8 @@ export interface ServerError extends Error {
   readonly hint?: string
   /** The statement of a function that failed. */
   readonly internalQuery?: string
+  /** Where it was raised: what the server was doing. Its words are translated. */
+  readonly where?: string
   /** The function of the server's source that raised it. */
   readonly routine?: string
 }

@@ -76,9 +76,24 @@ const SHAPE = /^([1-9]\d{0,14}) ([a-z]+?)s?$/
  * intervalOf('expires', '90 days') // '90 days'
  */
 export function intervalOf(what: string, duration: unknown): string {
+  const { digits, unit } = partsOf(what, duration)
+  return `${digits} ${unit}s`
+}
+
+/**
+ * Returns how long a duration is at most, no longer than a timer and a setting of Postgres can be: 24 days.
+ *
+ * @throws DeclarationError as `intervalOf`
+ */
+export function millisecondsOf(what: string, duration: unknown): number {
+  const { digits, unit } = partsOf(what, duration)
+  return Math.min(Number(digits) * UNITS[unit] * 1_000, 2 ** 31 - 1)
+}
+
+function partsOf(what: string, duration: unknown): { readonly digits: string; readonly unit: Unit } {
   const [, digits = '', unit = ''] = (typeof duration === 'string' && SHAPE.exec(duration)) || []
   const seconds = Object.hasOwn(UNITS, unit) ? Number(digits) * UNITS[unit as Unit] : Number.NaN
-  if (seconds <= MAX_YEARS * UNITS.year) return `${digits} ${unit}s`
+  if (seconds <= MAX_YEARS * UNITS.year) return { digits, unit: unit as Unit }
   throw new DeclarationError(
     `"${what}" must be a whole number and a unit, for instance '90 days'. ` +
       `Units range from second to year; the maximum is ${MAX_YEARS.toLocaleString('en')} years.`,

@@ -1,5 +1,15 @@
 import { expect, test, vi } from 'vitest'
-import { DeclarationError, TextTakenError, TransactionAbortedError, UniqueTextError } from '../../src/errors'
+import {
+  DeclarationError,
+  httpStatusOf,
+  ImmutableTextError,
+  OnceRunningError,
+  TextRejectedError,
+  TextTakenError,
+  TokenReusedError,
+  TransactionAbortedError,
+  UniqueTextError,
+} from '../../src/errors'
 
 test('an error is an instance of its class in every copy of the package that is loaded', async () => {
   vi.resetModules()
@@ -28,4 +38,18 @@ test("somebody's class or object that has the name of an error of ours is none",
   expect(new Taken('other')).toBeInstanceOf(UniqueTextError)
   expect(new Taken('other')).not.toBeInstanceOf(TextTakenError)
   expect(new TextTakenError([], undefined)).not.toBeInstanceOf(Taken)
+})
+
+test.each([
+  [new TextTakenError([]), 409],
+  [new OnceRunningError(), 409],
+  [new ImmutableTextError('url'), 409],
+  [new TokenReusedError(), 422],
+  [new TextRejectedError({ property: 'url', reason: 'of a test' }), 422],
+  [new TransactionAbortedError(undefined), 503],
+  [new DeclarationError('of the program'), 500],
+  [new Error('of somebody else'), undefined],
+  [undefined, undefined],
+])('httpStatusOf %s is %s', (error, status) => {
+  expect(httpStatusOf(error)).toBe(status)
 })

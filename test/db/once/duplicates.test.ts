@@ -28,19 +28,8 @@ const inUse = (): number => {
   return totalCount - idleCount + waitingCount
 }
 
-/** So many calls have looked the token up, and given their connections back. Must be called before they are made. */
-async function untilLookedUp(count: number): Promise<void> {
-  const pool = poolOf(dataSource) as unknown as Pool
-  let released = 0
-  await new Promise<void>((resolve) => {
-    pool.on('release', () => {
-      released += 1
-      if (released === count) resolve()
-    })
-  })
-  // Behind what the calls have asked for since.
-  await dataSource.query('SELECT 1')
-}
+/** Calls that were made before have gone as far as they can. */
+const untilJoined = async (): Promise<unknown> => await dataSource.query('SELECT 1')
 
 const late = (): object => ({ by: 'a duplicate' })
 
@@ -48,9 +37,8 @@ test('ten duplicates hold no connection while the work is under way, and get its
   const { work, begun, end } = gated()
   const first = once(dataSource.manager, 'token', work)
   await begun
-  const lookedUp = untilLookedUp(10)
   const duplicates = Array.from({ length: 10 }, () => once(dataSource.manager, 'token', late))
-  await lookedUp
+  await untilJoined()
   expect(inUse()).toBe(1)
   end()
   expect(await first).toEqual({ answer: { by: 'the first' }, replayed: false })
@@ -83,9 +71,8 @@ test('a duplicate with another request is refused once the work has succeeded', 
   const { work, begun, end } = gated()
   const first = once(dataSource.manager, 'token', work, { request: 1 })
   await begun
-  const lookedUp = untilLookedUp(1)
   const other = rejection(once(dataSource.manager, 'token', late, { request: 2 }))
-  await lookedUp
+  await untilJoined()
   end()
   await first
   expect(await other).toBeInstanceOf(TokenReusedError)

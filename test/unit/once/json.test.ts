@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
 import { DeclarationError } from '../../../src/errors'
-import { canonicalJson, exactJson } from '../../../src/once/once'
+import { canonicalJson, exactJson } from '../../../src/once/json'
 
 const value = fc.jsonValue({ noUnicodeString: false })
 
