@@ -48,7 +48,7 @@ const fileByFile = {
 const modules = {
   ...common,
   plugins: [fileByFile],
-  external: ['typeorm', 'pg'],
+  external: ['typeorm', 'pg', '@nestjs/common', '@nestjs/core', 'rxjs'],
   format: 'esm',
   outbase: 'src',
   outdir: 'dist/esm',

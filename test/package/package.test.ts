@@ -64,7 +64,7 @@ describe.concurrent('a project that installs the tarball', () => {
     const { instances, ...entries } = JSON.parse(succeed(await project.run('node', ['identity.mjs'])).stdout) as {
       instances: boolean[]
     } & Record<string, { names: string[]; same: string[]; imported: string[] }>
-    expect(Object.keys(entries)).toHaveLength(11)
+    expect(Object.keys(entries)).toHaveLength(12)
     for (const { names, same, imported } of Object.values(entries)) {
       expect(same).toEqual(names)
       expect(imported).toEqual(expect.arrayContaining(names))
@@ -143,6 +143,7 @@ describe('the tarball', () => {
       'doctor/',
       'names/',
       'names/sql/',
+      'nest/',
       'numbers/',
       'numbers/sql/',
       'once/',
@@ -202,7 +203,15 @@ describe('the tarball', () => {
     const read = async (file: string) => await readFile(path.join(workspace.unpacked, file), 'utf8')
     const manifest = JSON.parse(await read('package.json')) as Record<string, Record<string, string> | undefined>
     expect(manifest['dependencies'] ?? {}).toEqual({})
-    expect(Object.keys(manifest['peerDependencies'] ?? {}).sort()).toEqual(['pg', 'typeorm'])
+    expect(Object.keys(manifest['peerDependencies'] ?? {}).sort()).toEqual([
+      '@nestjs/common',
+      '@nestjs/core',
+      'pg',
+      'rxjs',
+      'typeorm',
+    ])
+    // Nobody who does without Nest is asked for it.
+    expect(Object.keys(manifest['peerDependenciesMeta'] ?? {})).toEqual(['@nestjs/common', '@nestjs/core', 'rxjs'])
     const installed = await listFiles(path.join(workspace.current.folder, 'node_modules'))
     expect(installed.filter((file) => file.startsWith('normalize-url/'))).toEqual([])
     for (const file of ['normalize-url.LICENSE.txt', 'normalize-url.js', '../esm/text/normalize-url.mjs']) {

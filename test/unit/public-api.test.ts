@@ -7,6 +7,7 @@ import * as errors from '../../src/errors'
 import * as doctor from '../../src/doctor'
 import * as names from '../../src/names'
 import * as normalizers from '../../src/text'
+import * as nest from '../../src/nest'
 import * as numbers from '../../src/numbers'
 import * as once from '../../src/once'
 import * as typeormCalls from '../../src/typeorm-calls'
@@ -180,6 +181,11 @@ const PUBLIC = {
       'UniqueNameOptions',
     ],
   },
+  'nest/index.ts': {
+    namespace: nest,
+    values: ['Idempotent', 'IdempotentManager', 'IdempotentModule', 'UniqueTextExceptionFilter'],
+    types: ['IdempotentModuleOptions'],
+  },
   'numbers/index.ts': {
     namespace: numbers,
     values: ['NumberWithin', 'countWithin', 'numberWithinSchema', 'recount'],
@@ -193,11 +199,22 @@ const PUBLIC = {
       'OnceToken',
       'TokenReusedError',
       'forgetToken',
+      'idempotent',
       'once',
       'removeExpiredTokens',
       'tokenOf',
     ],
-    types: ['Duration', 'OnceOptions', 'OnceResult', 'RemoveExpiredTokensOptions', 'TokenAnswer'],
+    types: [
+      'Duration',
+      'HttpAnswer',
+      'HttpRequest',
+      'HttpResponse',
+      'IdempotentOptions',
+      'OnceOptions',
+      'OnceResult',
+      'RemoveExpiredTokensOptions',
+      'TokenAnswer',
+    ],
   },
   'stream/index.ts': {
     namespace: stream,

@@ -1,0 +1,2 @@
+export { Idempotent, IdempotentManager, IdempotentModule, type IdempotentModuleOptions } from './idempotent'
+export { UniqueTextExceptionFilter } from './exception-filter'

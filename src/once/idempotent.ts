@@ -1,0 +1,188 @@
+import type { DataSource, EntityManager } from 'typeorm'
+import { DeclarationError, httpStatusOf, OnceRunningError, TokenReusedError } from '../errors'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { type Duration, intervalOf, millisecondsOf } from '../text/digest'
+import type { JsonAnswer } from './json'
+import { once, type OnceOptions } from './once'
+
+/** What `idempotent` reads of a request: that of Express and Fastify has it. */
+export interface HttpRequest {
+  readonly method: string
+  readonly url: string
+  /** The URL before a router of Express has shortened it. */
+  readonly originalUrl?: string
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  readonly body?: unknown
+}
+
+/** What `idempotent` calls of a response: that of Express and the reply of Fastify have it. */
+export interface HttpResponse {
+  status(code: number): unknown
+  header(name: string, value: string): unknown
+  send(body?: string): unknown
+}
+
+/** What the work answers. */
+export interface HttpAnswer {
+  /** @default 200, or 204 without a body */
+  readonly status?: number
+  /** Sent as JSON. */
+  readonly body?: unknown
+}
+
+/** Options of `idempotent`. */
+export interface IdempotentOptions<Request> {
+  /** Returns whose key it is, such as the id of the account: a client never gets the answer of another one. */
+  readonly client: (request: Request) => string
+  /**
+   * Whether a request without a key is refused (400). Otherwise its work runs in a transaction each time.
+   *
+   * @default true
+   */
+  readonly required?: boolean
+  /**
+   * Returns what the key stands for. The same key with something else is refused (422).
+   *
+   * @default method, URL and body of the request
+   */
+  readonly request?: (request: Request) => unknown
+  /** When the key may be used again. @default '24 hours' */
+  readonly expires?: Duration
+  /** How long a copy waits for the first request. @default no time: it is refused (409) */
+  readonly patience?: Duration
+}
+
+const RULES: Rules<IdempotentOptions<unknown>> = {
+  client: RULE.function,
+  required: RULE.boolean,
+  request: RULE.function,
+  expires: RULE.name,
+  patience: RULE.name,
+}
+
+/**
+ * @param more rules of further options
+ * @throws DeclarationError
+ */
+export function checkIdempotent(options: IdempotentOptions<never>, more: Rules<Record<string, unknown>> = {}): void {
+  checkOptions('idempotent()', options, { ...RULES, ...more }, ['client'])
+  const { expires, patience } = options
+  if (expires !== undefined) intervalOf('expires', expires)
+  if (patience !== undefined) millisecondsOf('patience', patience)
+}
+
+/**
+ * Returns a handler, for Express or for Fastify, whose work runs once for each `Idempotency-Key` of a client. Copies of the
+ * request get the stored answer with its status and `idempotent-replayed: true`. The handler itself answers with 400 to a
+ * request without a key, with 409 while the work runs, and with 422 to another request under the same key. Any other error
+ * goes to the error handler of the framework; `httpStatusOf` has a status for it.
+ *
+ * @param work must use the manager that it is given; JSON must be able to represent its answer
+ * @throws DeclarationError
+ * @example
+ * const client = (request: Request) => request.user.id
+ * app.post('/payments', idempotent(dataSource, { client }, async (manager, request: Request) => {
+ *   const payment = await insertOrFail(manager, Payment, request.body)
+ *   return { status: 201, body: { id: payment.id } }
+ * }))
+ */
+export function idempotent<Request extends HttpRequest, Answer extends HttpAnswer>(
+  dataSource: DataSource,
+  options: IdempotentOptions<Request>,
+  work: ((manager: EntityManager, request: Request) => Promise<Answer> | Answer) & JsonAnswer<Answer>,
+): (request: Request, response: HttpResponse, next?: unknown) => Promise<void> {
+  checkIdempotent(options)
+  if (typeof work !== 'function') throw new DeclarationError(`idempotent(): expected a function, got ${kindOf(work)}.`)
+  return async (request, response, next) => {
+    try {
+      send(response, await replyTo(dataSource, request, options, async (manager) => await work(manager, request)))
+    } catch (error) {
+      // Fastify awaits the handler; Express 4 does not.
+      if (typeof next !== 'function') throw error
+      next(error)
+    }
+  }
+}
+
+/** What is sent. */
+export interface Reply {
+  readonly status: number
+  readonly body: unknown
+  readonly headers: Readonly<Record<string, string>>
+  /** The answer is that of an earlier request. */
+  readonly isReplayed?: boolean
+  /** The request got no answer of the work. */
+  readonly refused?: { readonly code: string; readonly detail: string }
+}
+
+/**
+ * Runs the work of a request once for each key.
+ *
+ * @throws what the work throws, but for what refuses the request
+ */
+export async function replyTo<Request extends HttpRequest>(
+  dataSource: DataSource,
+  request: Request,
+  options: IdempotentOptions<Request> & Pick<OnceOptions, 'keepFailures'>,
+  work: (manager: EntityManager) => Promise<unknown>,
+): Promise<Reply> {
+  const run = async (manager: EntityManager): Promise<unknown> => checkedAnswer(await work(manager))
+  const key = request.headers['idempotency-key']
+  if (typeof key !== 'string' || key === '') {
+    if (options.required ?? true) return refusal(400, 'IDEMPOTENCY_KEY_REQUIRED', 'Send one header Idempotency-Key.')
+    return replyOf(await dataSource.transaction(run))
+  }
+  const client = options.client(request)
+  if (typeof client !== 'string' || client === '')
+    throw new DeclarationError('idempotent(): "client" must return a non-empty string.')
+  try {
+    const token = JSON.stringify([client, key])
+    const { answer, replayed } = await once<unknown>(dataSource.manager, token, run, onceOptions(options, request))
+    return replayed
+      ? { ...replyOf(answer), headers: { 'idempotent-replayed': 'true' }, isReplayed: true }
+      : replyOf(answer)
+  } catch (error) {
+    if (!(error instanceof OnceRunningError || error instanceof TokenReusedError)) throw error
+    return refusal(httpStatusOf(error) ?? 500, error.code, error.message)
+  }
+}
+
+function onceOptions<Request extends HttpRequest>(
+  { request: requestOf, expires = '24 hours', patience, keepFailures }: Parameters<typeof replyTo<Request>>[2],
+  request: Request,
+): OnceOptions {
+  const { method, url, originalUrl = url, body } = request
+  const standsFor = requestOf ? requestOf(request) : { method, url: originalUrl, body }
+  const common = { request: standsFor, expires, ...(keepFailures && { keepFailures }) }
+  return patience === undefined ? { ...common, whileRunning: 'refuse' } : { ...common, patience }
+}
+
+/** Before the commit: an answer that cannot be sent would be replayed for as long as it is kept. */
+function checkedAnswer(answer: unknown): unknown {
+  const { status = 200 } = (answer ?? {}) as HttpAnswer
+  if (typeof answer === 'object' && answer !== null && Number.isInteger(status) && status >= 200 && status <= 599) {
+    return answer
+  }
+  throw new DeclarationError('idempotent(): the work must return { status, body }, with a status from 200 to 599.')
+}
+
+function replyOf(answer: unknown): Reply {
+  const { body, status = body === undefined ? 204 : 200 } = answer as HttpAnswer
+  return { status, body, headers: {} }
+}
+
+const refusal = (status: number, code: string, detail: string): Reply => ({
+  status,
+  body: { status, code, detail },
+  headers: status === 409 ? { 'retry-after': '1' } : {},
+  refused: { code, detail },
+})
+
+/** The body is JSON already: of a string, Express and Fastify would make a text, and of a number a status. */
+function send(response: HttpResponse, { status, body, headers }: Reply): void {
+  response.status(status)
+  for (const [name, value] of Object.entries(headers)) response.header(name, value)
+  if (body === undefined) return void response.send()
+  response.header('content-type', 'application/json; charset=utf-8')
+  response.send(JSON.stringify(body))
+}
