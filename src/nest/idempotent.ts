@@ -12,9 +12,15 @@ import {
 } from '@nestjs/common'
 import { from, lastValueFrom, type Observable } from 'rxjs'
 import { DataSource, type EntityManager } from 'typeorm'
-import { DeclarationError, OnceFailedError } from '../errors'
+import { DeclarationError } from '../errors'
 import { RULE } from '../options'
-import { checkIdempotent, type HttpRequest, type IdempotentOptions, type Reply, replyTo } from '../once/idempotent'
+import {
+  checkIdempotent,
+  type HttpRequest,
+  type IdempotentOptions,
+  type KeptFailure,
+  replyTo,
+} from '../once/idempotent'
 
 /** Options of `IdempotentModule.forRoot`; `@Idempotent` changes them for a route. */
 // eslint-disable-next-line typescript/no-explicit-any -- requests are those of Express or of Fastify, with what guards add
@@ -121,26 +127,14 @@ async function answerTo(
       throw new DeclarationError('@Idempotent: the handler has sent its response itself. Return what is to be sent.')
     return { status: response.statusCode, body }
   }
-  try {
-    return bodyOf(await replyTo(dataSource, request, { ...options, ...kept }, handle), response)
-  } catch (error) {
-    if (!(error instanceof OnceFailedError)) throw error
-    const { body, status } = error.failure as ReturnType<typeof failureOf> & object
-    response.header('idempotent-replayed', 'true')
-    throw new HttpException(body, status, { cause: error })
-  }
-}
-
-function bodyOf({ status, body, headers, refused }: Reply, response: NestResponse): unknown {
+  const { status, body, headers, isFailure } = await replyTo(dataSource, request, { ...options, ...kept }, handle)
   for (const [name, value] of Object.entries(headers)) response.header(name, value)
-  if (refused) {
-    throw new HttpException({ statusCode: status, code: refused.code, message: refused.detail }, status)
-  }
+  if (isFailure) throw new HttpException(body as string | object, status)
   response.status(status)
   return body
 }
 
-function failureOf(error: unknown): { status: number; body: string | Record<string, unknown> } | undefined {
+function failureOf(error: unknown): KeptFailure | undefined {
   if (!(error instanceof HttpException) || error.getStatus() >= 500) return undefined
-  return { status: error.getStatus(), body: error.getResponse() as string | Record<string, unknown> }
+  return { status: error.getStatus(), body: error.getResponse() }
 }

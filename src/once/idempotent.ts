@@ -1,5 +1,5 @@
 import type { DataSource, EntityManager } from 'typeorm'
-import { DeclarationError, httpStatusOf, OnceRunningError, TokenReusedError } from '../errors'
+import { DeclarationError, httpStatusOf, OnceFailedError, OnceRunningError, TokenReusedError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { type Duration, intervalOf, millisecondsOf } from '../text/digest'
 import type { JsonAnswer } from './json'
@@ -74,8 +74,9 @@ export function checkIdempotent(options: IdempotentOptions<never>, more: Rules<R
 /**
  * Returns a handler, for Express or for Fastify, whose work runs once for each `Idempotency-Key` of a client. Copies of the
  * request get the stored answer with its status and `idempotent-replayed: true`. The handler itself answers with 400 to a
- * request without a key, with 409 while the work runs, and with 422 to another request under the same key. Any other error
- * goes to the error handler of the framework; `httpStatusOf` has a status for it.
+ * request without a key, with 409 while the work runs, with 422 to another request under the same key, and with 415 to a
+ * body that no parser has read. Any other error, and each error of the work, goes to the error handler of the framework;
+ * `httpStatusOf` has a status for it.
  *
  * @param work must use the manager that it is given; JSON must be able to represent its answer
  * @throws DeclarationError
@@ -109,24 +110,37 @@ export interface Reply {
   readonly status: number
   readonly body: unknown
   readonly headers: Readonly<Record<string, string>>
-  /** The answer is that of an earlier request. */
-  readonly isReplayed?: boolean
-  /** The request got no answer of the work. */
-  readonly refused?: { readonly code: string; readonly detail: string }
+  /** The request is refused, or its failure was kept: the work gave no answer. */
+  readonly isFailure?: boolean
+}
+
+/** What `keepFailures` keeps of an error of the work. */
+export interface KeptFailure {
+  readonly status: number
+  readonly body: unknown
+}
+
+/** The options with what a framework keeps of errors. */
+type ReplyOptions<Request> = IdempotentOptions<Request> & {
+  readonly keepFailures?: (error: unknown) => KeptFailure | undefined
 }
 
 /**
  * Runs the work of a request once for each key.
  *
- * @throws what the work throws, but for what refuses the request
+ * @throws what the work throws, and whatever else does not refuse the request
  */
 export async function replyTo<Request extends HttpRequest>(
   dataSource: DataSource,
   request: Request,
-  options: IdempotentOptions<Request> & Pick<OnceOptions, 'keepFailures'>,
+  options: ReplyOptions<Request>,
   work: (manager: EntityManager) => Promise<unknown>,
 ): Promise<Reply> {
-  const run = async (manager: EntityManager): Promise<unknown> => checkedAnswer(await work(manager))
+  let hasBegun = false
+  const run = async (manager: EntityManager): Promise<unknown> => {
+    hasBegun = true
+    return checkedAnswer(await work(manager))
+  }
   const key = request.headers['idempotency-key']
   if (typeof key !== 'string' || key === '') {
     if (options.required ?? true) return refusal(400, 'IDEMPOTENCY_KEY_REQUIRED', 'Send one header Idempotency-Key.')
@@ -135,20 +149,29 @@ export async function replyTo<Request extends HttpRequest>(
   const client = options.client(request)
   if (typeof client !== 'string' || client === '')
     throw new DeclarationError('idempotent(): "client" must return a non-empty string.')
+  if (!options.request && isUnread(request))
+    return refusal(415, 'BODY_NOT_PARSED', 'No parser of the server has read the body of the request.')
   try {
     const token = JSON.stringify([client, key])
     const { answer, replayed } = await once<unknown>(dataSource.manager, token, run, onceOptions(options, request))
-    return replayed
-      ? { ...replyOf(answer), headers: { 'idempotent-replayed': 'true' }, isReplayed: true }
-      : replyOf(answer)
+    return { ...replyOf(answer), ...(replayed && REPLAYED) }
   } catch (error) {
+    // The work may throw the same errors, of tokens of its own.
+    if (hasBegun) throw error
+    if (error instanceof OnceFailedError) return { ...(error.failure as KeptFailure), ...REPLAYED, isFailure: true }
     if (!(error instanceof OnceRunningError || error instanceof TokenReusedError)) throw error
     return refusal(httpStatusOf(error) ?? 500, error.code, error.message)
   }
 }
 
+const REPLAYED = { headers: { 'idempotent-replayed': 'true' } }
+
+/** Another body under the same key would be taken for the same request. */
+const isUnread = ({ headers, body }: HttpRequest): boolean =>
+  body === undefined && (Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined)
+
 function onceOptions<Request extends HttpRequest>(
-  { request: requestOf, expires = '24 hours', patience, keepFailures }: Parameters<typeof replyTo<Request>>[2],
+  { request: requestOf, expires = '24 hours', patience, keepFailures }: ReplyOptions<Request>,
   request: Request,
 ): OnceOptions {
   const { method, url, originalUrl = url, body } = request
@@ -171,11 +194,11 @@ function replyOf(answer: unknown): Reply {
   return { status, body, headers: {} }
 }
 
-const refusal = (status: number, code: string, detail: string): Reply => ({
-  status,
-  body: { status, code, detail },
-  headers: status === 409 ? { 'retry-after': '1' } : {},
-  refused: { code, detail },
+const refusal = (statusCode: number, code: string, message: string): Reply => ({
+  status: statusCode,
+  body: { statusCode, code, message },
+  headers: statusCode === 409 ? { 'retry-after': '1' } : {},
+  isFailure: true,
 })
 
 /** The body is JSON already: of a string, Express and Fastify would make a text, and of a number a status. */

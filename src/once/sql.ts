@@ -35,8 +35,8 @@ interface TokenStatements extends Claiming {
   readonly within: Claiming
   /**
    * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; the transaction that claimed
-   * it; and whether the answer is a failure. Fails with 22012 where the token is gone or this is another transaction, so that COMMIT, which goes with
-   * it, does nothing.
+   * it; and whether the answer is a failure. Fails with 22012 where the token is gone or this is another transaction, so
+   * that COMMIT, which goes with it, does nothing.
    */
   readonly answer: Statement<true>
   /**

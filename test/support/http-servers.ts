@@ -9,7 +9,7 @@ import { Controller, HttpException, Module, Post, Req, Res } from '@nestjs/commo
 import { type AbstractHttpAdapter, APP_FILTER, NestFactory } from '@nestjs/core'
 import { ExpressAdapter } from '@nestjs/platform-express'
 import { FastifyAdapter } from '@nestjs/platform-fastify'
-import fastify from 'fastify'
+import fastify, { type FastifyError } from 'fastify'
 import { DataSource, type EntityManager } from 'typeorm'
 import { DeclarationError, httpStatusOf, TextRejectedError } from '../../src/errors'
 import {
@@ -18,7 +18,9 @@ import {
   type HttpResponse,
   idempotent,
   type IdempotentOptions,
+  OnceFailedError,
   OnceToken,
+  TokenReusedError,
 } from '../../src/once'
 import { withUniqueText } from '../../src'
 import { Idempotent, IdempotentManager, IdempotentModule, UniqueTextExceptionFilter } from '../../src/nest'
@@ -38,6 +40,8 @@ async function pay(manager: EntityManager, { body }: HttpRequest): Promise<HttpA
   const { token, status = 201 } = body as { token: string; status?: number }
   await manager.query('select pg_advisory_xact_lock_shared($1)', [GATE])
   if (token === 'broken') throw new Error('broken')
+  if (token === 'reused') throw new TokenReusedError()
+  if (token === 'failed inside') throw new OnceFailedError(null)
   await manager.insert(Payment, { token })
   if (status === 204) return { status }
   if (token === 'a date') return { status, body: new Date() }
@@ -63,8 +67,8 @@ export async function expressServer(dataSource: DataSource, options: Options = {
 export async function fastifyServer(dataSource: DataSource, options: Options = {}): Promise<Server> {
   const app = fastify()
   app.post('/payments', idempotent(dataSource, { client, ...options }, pay))
-  app.setErrorHandler(async (error, _, reply) => {
-    await reply.status(httpStatusOf(error) ?? 500).send({ code: 'OF_THE_FRAMEWORK' })
+  app.setErrorHandler<FastifyError>(async (error, _, reply) => {
+    await reply.status(httpStatusOf(error) ?? error.statusCode ?? 500).send({ code: 'OF_THE_FRAMEWORK' })
   })
   const address = await app.listen({ port: 0, host: '127.0.0.1' })
   return { url: `${address}/payments`, close: async () => await app.close() }

@@ -54,7 +54,7 @@ describe.each([
   ['Fastify', fastifyServer],
   ['Nest on Express', nestOnExpress],
   ['Nest on Fastify', nestOnFastify],
-])('%s', (_, serve) => {
+])('%s', (name, serve) => {
   test('answers a copy with the stored status and body', async () => {
     const url = await started(serve(dataSource))
     expect(await post(url)).toEqual(PAID)
@@ -135,6 +135,23 @@ describe.each([
     }
     expect((await post(url, { 'idempotency-key': 'no status' }, { token: 'a', status: 1000 })).status).toBe(500)
     expect(await payments()).toBe(1)
+  })
+
+  test.each([
+    ['reused', 'TOKEN_REUSED'],
+    ['failed inside', 'ONCE_FAILED'],
+  ])('an error of `once` inside the work is one of the work: %s', async (token, code) => {
+    const url = await started(serve(dataSource))
+    const { status, replayed, body } = await post(url, KEY, { token })
+    expect({ status, replayed }).toEqual({ status: 422, replayed: null })
+    expect(body).toMatchObject({ code: name.startsWith('Nest') ? code : 'OF_THE_FRAMEWORK' })
+    expect(await post(url)).toEqual(PAID)
+  })
+
+  test('a body that no parser has read is refused: another one would be taken for the same request', async () => {
+    const url = await started(serve(dataSource))
+    expect((await post(url, { ...KEY, 'content-type': 'application/x-unknown' })).status).toBe(415)
+    expect(await post(url)).toEqual(PAID)
   })
 
   test('an answer that JSON cannot represent is not kept, and its writes are undone', async () => {
