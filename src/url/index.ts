@@ -1,2 +1,2 @@
 export { formatUrl, parseUrl, type UrlParts } from './url-parts'
-export { type ParseManyOptions, Url } from './url-entity'
+export { type ParseManyOptions, type ParseOptions, Url } from './url-entity'

@@ -26,7 +26,7 @@ import {
   UniqueTextEntity,
 } from '../core'
 import { DeclarationError } from '../errors'
-import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { checkOptions, isManager, kindOf, oneOf, RULE, type Rules } from '../options'
 import { URL_CHECK } from './sql'
 import {
   formatUrl,
@@ -35,8 +35,10 @@ import {
   parseUrl,
   pathComponent,
   pathComponentHash,
+  partsOrNull,
   splitUrl,
   type UrlParts,
+  type UserInformation,
 } from './url-parts'
 
 type UrlClass<Entity extends Url> = (new () => Entity) & typeof Url
@@ -44,17 +46,30 @@ type UrlClass<Entity extends Url> = (new () => Entity) & typeof Url
 /** What `parse` takes. */
 type UrlText = string | URL | null | undefined
 
-/** Options of `Url.parseMany`: those of `findOrCreateMany`, but for the values. */
-export interface ParseManyOptions<Entity = Url> extends Omit<FindOrCreateManyOptions<Entity>, 'by' | 'create'> {
+/** Options of `Url.parse`. */
+export interface ParseOptions {
+  /**
+   * What becomes of a URL with a user name or a password: `'refuse'` gives null, `'strip'` leaves both out. Neither is
+   * ever stored.
+   *
+   * @default 'refuse'
+   */
+  readonly userInformation?: UserInformation
   /** That of the caller's transaction. @default that of the entity's DataSource */
   readonly manager?: EntityManager
 }
 
-const { by: _by, create: _create, ...MANY_RULES } = CALL_RULES.findOrCreateMany
-const PARSE_MANY_RULES: Rules<ParseManyOptions> = {
-  ...MANY_RULES,
+/** Options of `Url.parseMany`: those of `Url.parse` and `findOrCreateMany`, but for the values. */
+export interface ParseManyOptions<Entity = Url>
+  extends ParseOptions, Omit<FindOrCreateManyOptions<Entity>, 'by' | 'create'> {}
+
+const PARSE_RULES: Rules<ParseOptions> = {
+  userInformation: oneOf('refuse', 'strip'),
   manager: RULE.manager,
 }
+
+const { by: _by, create: _create, ...MANY_RULES } = CALL_RULES.findOrCreateMany
+const PARSE_MANY_RULES: Rules<ParseManyOptions> = { ...MANY_RULES, ...PARSE_RULES }
 
 /** For conditions; rows are normalized as a whole. */
 const lowerCased: ValueTransformer = {
@@ -115,8 +130,9 @@ export class Url extends UniqueTextEntity {
   /**
    * Finds or creates the row of a URL.
    *
-   * @param manager that of the caller's transaction. @default that of the entity's DataSource
-   * @returns null unless the text is an http or https URL with a host; also null for user information and port 0
+   * @param options the manager of the caller's transaction, by itself or among others
+   * @returns null unless the text is an http or https URL with a host; also null for port 0, and for user information
+   * that is not stripped
    * @throws as `findOrCreate` does
    * @example
    * const url = await Url.parse('HTTP://Example.com:80/a/../b?q#f')
@@ -125,9 +141,12 @@ export class Url extends UniqueTextEntity {
   static async parse<Entity extends Url>(
     this: UrlClass<Entity>,
     text: UrlText,
-    manager: EntityManager = this.getRepository().manager,
+    options: EntityManager | ParseOptions = {},
   ): Promise<Entity | null> {
-    const parts = parseUrl(text)
+    const given = isManager(options) ? { manager: options as EntityManager } : (options as ParseOptions)
+    checkOptions('parse()', given, PARSE_RULES)
+    const { manager = this.getRepository().manager, userInformation } = given
+    const parts = partsOrNull(text, userInformation)
     if (parts === null) return null
     const { entity } = await findOrCreate<Entity>(manager, this, valuesOf<Entity>(parts))
     return entity
@@ -152,8 +171,8 @@ export class Url extends UniqueTextEntity {
     if (!Array.isArray(texts)) {
       throw new DeclarationError(`parseMany(): expected an array of texts, got ${kindOf(texts)}. Pass an array.`)
     }
-    const { manager = this.getRepository().manager, ...rest } = options
-    const parsed = texts.map(parseUrl)
+    const { manager = this.getRepository().manager, userInformation, ...rest } = options
+    const parsed = texts.map((text) => partsOrNull(text, userInformation))
     const values = parsed.filter((parts) => parts !== null).map((parts) => valuesOf<Entity>(parts))
     const found = (await findOrCreateMany<Entity>(manager, this, values, rest)).values()
     return parsed.map((parts) => (parts === null ? null : (found.next().value ?? null)))

@@ -49,8 +49,21 @@ const MAX_PORT = 65_535
  * // { scheme: 'http', host: 'example.com', port: 0, path: '/b', query: 'q', fragment: null }
  */
 export function parseUrl(text: unknown): UrlParts | null {
+  return partsOrNull(text)
+}
+
+/** With what a normalized URL begins. */
+const USER_INFORMATION = /^(https?:\/\/)[^/?#]*@/su
+
+const normalized = (text: unknown): string =>
+  normalizeText(urlNormalizer, WHOLE_URL, text instanceof URL ? text.href : text)
+
+/** What becomes of a URL with a user name or a password. */
+export type UserInformation = 'refuse' | 'strip'
+
+export function partsOrNull(text: unknown, userInformation?: UserInformation): UrlParts | null {
   try {
-    return splitUrl(text)
+    return splitUrl(userInformation === 'strip' ? normalized(text).replace(USER_INFORMATION, '$1') : text)
   } catch (error) {
     if (error instanceof TextRejectedError) return null
     throw error
@@ -65,7 +78,7 @@ export function parseUrl(text: unknown): UrlParts | null {
  * splitUrl('ftp://example.com/') // throws: it is not an http or https URL
  */
 export function splitUrl(text: unknown): UrlParts {
-  const match = NORMALIZED.exec(normalizeText(urlNormalizer, WHOLE_URL, text instanceof URL ? text.href : text))
+  const match = NORMALIZED.exec(normalized(text))
   const [, scheme = '', user, host = '', port, path = '', query, fragment] = match ?? []
   if (host === '') return refusePart(WHOLE_URL, 'it has no host')
   if (user !== undefined) return refusePart(WHOLE_URL, 'it has user information')

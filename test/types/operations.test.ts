@@ -454,6 +454,8 @@ test('findOneByText gives the entity or null', () => {
 test('Url.parse takes what may be missing, and gives a Url or null', () => {
   const parse = (text: string | null | undefined) => Url.parse(text)
   const within = (text: string) => Url.parse(text, manager)
+  const stripped = (text: string) => Url.parse(text, { manager, userInformation: 'strip' })
+  expectTypeOf(stripped).returns.resolves.toEqualTypeOf<Url | null>()
   expectTypeOf(parse).returns.resolves.toEqualTypeOf<Url | null>()
   expectTypeOf(within).returns.resolves.toEqualTypeOf<Url | null>()
   // @ts-expect-error (a text is no number)

@@ -221,7 +221,11 @@ const PUBLIC = {
     values: ['findOrCreateStream', 'findOrCreateTransform'],
     types: ['FindOrCreateStreamOptions'],
   },
-  'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['ParseManyOptions', 'UrlParts'] },
+  'url/index.ts': {
+    namespace: url,
+    values: ['Url', 'formatUrl', 'parseUrl'],
+    types: ['ParseManyOptions', 'ParseOptions', 'UrlParts'],
+  },
 } as const
 
 test.each(Object.entries(PUBLIC))('src/%s exports these names and no others', async (file, entry) => {

@@ -57,6 +57,23 @@ test('what is no URL is null, and writes nothing', async () => {
   expect(await Url.count()).toBe(before)
 })
 
+test('user information is stripped where the call says so, and never stored', async () => {
+  const strip = { userInformation: 'strip' } as const
+  const plain = await parse('http://strip.example/x')
+  for (const text of ['http://u:p@strip.example/x', 'http://u@strip.example/x', 'http://u:p%40@strip.example/x']) {
+    expect((await Url.parse(text, strip))?.id).toBe(plain.id)
+    expect(await Url.parse(text)).toBeNull()
+  }
+  const [first, second] = await Url.parseMany(['http://u@strip.example/y', 'http://u@/y'], strip)
+  expect([first && 'entity' in first && String(first.entity), second]).toEqual(['http://strip.example/y', null])
+  await dataSource.transaction(async (manager) => {
+    expect((await Url.parse('http://u@strip.example/x', { manager, ...strip }))?.id).toBe(plain.id)
+  })
+  for (const wrong of [{ userInformation: true }, { strip: true }, null, 5]) {
+    await expect(Url.parse('http://a.example/', wrong as object)).rejects.toThrow(DeclarationError)
+  }
+})
+
 describe('two URLs', () => {
   test.each([
     ['http://a.example/', 'https://a.example/'],
