@@ -26,6 +26,8 @@
 export * from './errors'
 export type {
   ByOptions,
+  CountByTextOptions,
+  DeleteByTextOptions,
   FindOneByTextOptions,
   FindOrCreateManyOptions,
   FindOrCreateOptions,
@@ -51,3 +53,4 @@ export type {
 } from './registry/options'
 export type { Digest, DigestName } from './text/digest'
 export { findOneByText } from './calls/look-up'
+export { countByText, deleteByText, existsByText } from './calls/by-text'

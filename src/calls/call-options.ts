@@ -125,10 +125,14 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
     | ((values: DeepPartial<Entity>, index: number) => DeepPartial<Entity> | Promise<DeepPartial<Entity>>)
 }
 
-/** Options of `findOneByText`. */
-export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
+/** Options of `deleteByText`. */
+export interface DeleteByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {
   /** Find the row even if it is deleted softly. @default false, as in `find` */
   readonly withDeleted?: boolean
+}
+
+/** Options of `existsByText` and `countByText`. */
+export interface CountByTextOptions<Entity = ObjectLiteral> extends DeleteByTextOptions<Entity> {
   /**
    * Read from a replica, if the DataSource has any (`replication`). A replica may not have the latest rows yet. A
    * manager with a connection of its own, as in a transaction, reads there all the same.
@@ -137,6 +141,9 @@ export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<
    */
   readonly replica?: boolean
 }
+
+/** Options of `findOneByText`. */
+export interface FindOneByTextOptions<Entity = ObjectLiteral> extends CountByTextOptions<Entity>, LoadOptions<Entity> {}
 
 /** Options of `upsertByText`. */
 export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
@@ -185,6 +192,8 @@ const LOAD: Rules<LoadOptions> = {
   relationLoadStrategy,
 }
 
+const COUNT: Rules<CountByTextOptions> = { ...BY, withDeleted: RULE.boolean, replica: RULE.boolean }
+
 const NESTED_RULES: Rules<NestedOptions> = {
   relations: {
     takes: (value) => value === FIND_OR_CREATE || isRelations(value),
@@ -213,17 +222,18 @@ export const CALL_RULES: {
   readonly findOrCreate: Rules<FindOrCreateOptions>
   readonly findOrCreateMany: Rules<FindOrCreateManyOptions>
   readonly findOneByText: Rules<FindOneByTextOptions>
+  readonly existsByText: Rules<CountByTextOptions>
+  readonly countByText: Rules<CountByTextOptions>
+  readonly deleteByText: Rules<DeleteByTextOptions>
   readonly upsertByText: Rules<UpsertByTextOptions>
 } = {
   hashOf: BY,
   findOrCreate: { ...BY, create, ...DELETED, ...NESTED_RULES },
   findOrCreateMany: { ...BY, create, ...DELETED, ...NESTED_RULES, ...PROGRESS },
-  findOneByText: {
-    ...BY,
-    withDeleted: RULE.boolean,
-    replica: RULE.boolean,
-    ...LOAD,
-  },
+  findOneByText: { ...COUNT, ...LOAD },
+  existsByText: COUNT,
+  countByText: COUNT,
+  deleteByText: { ...BY, withDeleted: RULE.boolean },
   upsertByText: {
     ...BY,
     update: { takes: isStrings, expected: 'a list of property names' },

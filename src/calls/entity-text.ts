@@ -27,6 +27,10 @@ export interface RowStatements {
   readonly createInChainOrRaise: Statement<StoredRow>
   /** Clears the delete date of the row that holds the text. */
   readonly restore: Statement<StoredRow>
+  /** Removes the row that holds the text, unless it is deleted softly or of another class. */
+  readonly delete: Statement<unknown>
+  /** Removes it also where it is deleted softly. */
+  readonly deleteAnyway: Statement<unknown>
   /** For many rows of one call. */
   readonly findMany: Statement<BatchRow>
   /** For a few calls that look for a row each. */
@@ -226,6 +230,16 @@ function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declar
     readyTexts: new WeakMap(),
     updates: new Map(),
   }
+}
+
+const keysOnly = new WeakMap<EntityText, EntityText>()
+
+/** Returns the same text, of whose rows the primary key alone is read; one object for a text, by which calls meet. */
+export function keyOnly(entityText: EntityText): EntityText {
+  const known = keysOnly.get(entityText)
+  const made = known ?? { ...entityText, select: entityText.metadata.primaryColumns, readyTexts: new WeakMap() }
+  if (!known) keysOnly.set(entityText, made)
+  return made
 }
 
 /** The part of `pg-types` that `pg` reads values with. */

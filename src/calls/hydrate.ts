@@ -179,16 +179,14 @@ export async function afterLoad(session: Session, entityText: EntityColumns, ent
   await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
 }
 
-/** Notifies subscribers as TypeORM's `restore()` does: without an entity. */
-export async function recoverEvent(
+/** Notifies subscribers as TypeORM's `restore()` and `delete()` do: without an entity. */
+export async function entitylessEvent(
   session: Session,
   { metadata, dataSource }: EntityColumns,
-  event: 'BeforeRecover' | 'AfterRecover',
+  event: 'BeforeRecover' | 'AfterRecover' | 'BeforeRemove' | 'AfterRemove',
 ): Promise<void> {
-  const isHeard = dataSource.subscribers.some(
-    (subscriber) => subscriber.beforeRecover !== undefined || subscriber.afterRecover !== undefined,
-  )
-  if (!isHeard) return
+  const method = `${event.startsWith('B') ? 'b' : 'a'}${event.slice(1)}` as Uncapitalize<typeof event>
+  if (!dataSource.subscribers.some((subscriber) => subscriber[method] !== undefined)) return
   await session.release()
   await session.queryRunner.broadcaster.broadcast(event, metadata)
 }

@@ -140,8 +140,7 @@ export async function findOneByText<
   const { withDeleted = false } = options
   if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
   const load = relationsToLoad(entityText, options)
-  refuseOtherProperties(entityText, values)
-  const row = lookedUp(entityText, values)
+  const row = lookedUp('findOneByText()', entityText, values)
   if (!row) return null
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
@@ -163,7 +162,8 @@ export async function findOneByText<
 /** A look-up answers itself, whatever it finds. */
 const NOTHING_CREATED = { created: false }
 
-async function foundRow(
+/** Returns the row that holds the text, by a look-up that calls at the same time may share. */
+export async function foundRow(
   session: Session,
   entityText: EntityText,
   coalescer: CallCoalescer,
@@ -179,8 +179,13 @@ async function foundRow(
   }
 }
 
-/** @returns undefined for a text that no row can hold */
-function lookedUp(entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
+/**
+ * @param call names the operation in an error
+ * @returns undefined for a text that no row can hold
+ * @throws DeclarationError for a property that is neither text nor scope
+ */
+export function lookedUp(call: string, entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
+  refuseOtherProperties(call, entityText, values)
   try {
     return rowValues(entityText, values)
   } catch (error) {
@@ -197,7 +202,7 @@ function lookedUp(entityText: EntityText, values: ObjectLiteral): RowValues | un
 }
 
 /** Ignoring a condition would return a row that the caller did not ask for. */
-function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): void {
+function refuseOtherProperties(call: string, entityText: EntityText, values: ObjectLiteral): void {
   requireObject(entityText, values)
   const { declaration, metadata } = entityText
   const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
@@ -205,7 +210,7 @@ function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): v
   if (others.length === 0) return
   const list = others.map((name) => `"${name}"`).join(', ')
   throw new DeclarationError(
-    `findOneByText() looks a row of ${metadata.name} up by "${declaration.name}" alone. ` +
-      `Leave out ${list}, or use TypeORM's findOneBy().`,
+    `${call} looks a row of ${metadata.name} up by "${declaration.name}" alone. ` +
+      `Leave out ${list}, or use TypeORM's own calls.`,
   )
 }

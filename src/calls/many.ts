@@ -28,7 +28,7 @@ import {
   scopeOrder,
 } from './batches'
 import { type DeletedOption, Progress, type ProgressOptions } from './call-options'
-import { type EntityText, onTable, type ReadyText, readyText, type Updates } from './entity-text'
+import { type EntityText, keyOnly, onTable, type ReadyText, readyText, type Updates } from './entity-text'
 import {
   finish,
   finishes,
@@ -359,9 +359,7 @@ type GivenRow = Pick<Repeat, 'input' | 'values'>
 
 /** Selects the primary key alone, for callers that only count rows. If a listener hears the entity, nothing changes. */
 export function withKeyOnly(entityText: EntityText): EntityText {
-  if (listensToLoad(entityText) || listensToInsert(entityText)) return entityText
-  const { primaryColumns } = entityText.metadata
-  return { ...entityText, select: primaryColumns, readyTexts: new WeakMap() }
+  return listensToLoad(entityText) || listensToInsert(entityText) ? entityText : keyOnly(entityText)
 }
 
 /**

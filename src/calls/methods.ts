@@ -1,5 +1,8 @@
 import { BaseEntity, type DeepPartial, type ObjectLiteral, type Repository } from 'typeorm'
+import { countByText, deleteByText, existsByText } from './by-text'
 import type {
+  CountByTextOptions,
+  DeleteByTextOptions,
   FindOneByTextOptions,
   FindOrCreateManyOptions,
   FindOrCreateOptions,
@@ -54,6 +57,33 @@ export class UniqueTextEntity extends BaseEntity {
   ): Promise<Entity | null> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOneByText(manager, target, values, options)
+  }
+
+  static async existsByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
+    this: EntityClass<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, CountByTextOptions<NoInfer<Entity>>>,
+  ): Promise<boolean> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await existsByText(manager, target, values, options)
+  }
+
+  static async countByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
+    this: EntityClass<Entity>,
+    inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+    options?: Naming<By, CountByTextOptions<NoInfer<Entity>>>,
+  ): Promise<number> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await countByText(manager, target, inputs, options)
+  }
+
+  static async deleteByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
+    this: EntityClass<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, DeleteByTextOptions<NoInfer<Entity>>>,
+  ): Promise<boolean> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await deleteByText(manager, target, values, options)
   }
 
   static async upsertByText<Entity extends UniqueTextEntity>(
@@ -118,6 +148,21 @@ export interface UniqueTextMethods {
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
     options?: Naming<By, FindOneByTextOptions<NoInfer<Entity>>>,
   ): Promise<Entity | null>
+  existsByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
+    this: Repository<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, CountByTextOptions<NoInfer<Entity>>>,
+  ): Promise<boolean>
+  countByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
+    this: Repository<Entity>,
+    inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+    options?: Naming<By, CountByTextOptions<NoInfer<Entity>>>,
+  ): Promise<number>
+  deleteByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
+    this: Repository<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, DeleteByTextOptions<NoInfer<Entity>>>,
+  ): Promise<boolean>
   upsertByText<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     rows: readonly DeepPartial<NoInfer<Entity>>[],
@@ -159,6 +204,15 @@ export const uniqueTextMethods: UniqueTextMethods = {
   },
   async findOneByText(values, options) {
     return await findOneByText(this.manager, this.target, values, options)
+  },
+  async existsByText(values, options) {
+    return await existsByText(this.manager, this.target, values, options)
+  },
+  async countByText(inputs, options) {
+    return await countByText(this.manager, this.target, inputs, options)
+  },
+  async deleteByText(values, options) {
+    return await deleteByText(this.manager, this.target, values, options)
   },
   upsertByText: upsert,
   async insertOrFail<Entity extends ObjectLiteral>(

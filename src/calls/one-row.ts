@@ -27,7 +27,7 @@ import {
   isEntityOfClass,
   listensToInsert,
   listensToUpdate,
-  recoverEvent,
+  entitylessEvent,
 } from './hydrate'
 import { find, theOne, isDeleted } from './look-up'
 import {
@@ -243,9 +243,9 @@ async function restoreOrThrow(
     throw new TextTakenError([{ entity: metadata.name, property: declaration.name, id, row: position, deleted: true }])
   }
   // Subscribers get the events of TypeORM's `restore()`, which have no entity either.
-  await recoverEvent(session, entityText, 'BeforeRecover')
+  await entitylessEvent(session, entityText, 'BeforeRecover')
   const [restored] = await session.rowsOrRollBack(statementsOf(entityText).restore, row.key)
-  if (restored) await recoverEvent(session, entityText, 'AfterRecover')
+  if (restored) await entitylessEvent(session, entityText, 'AfterRecover')
   return restored
 }
 

@@ -12,7 +12,7 @@ import {
   type Statement,
 } from '../sql/find'
 import { createStatement, updateSpreadStatement } from '../sql/spread'
-import { type UpdateShape, upsertManyStatement, upsertStatement } from '../sql/upsert'
+import { deleteStatement, type UpdateShape, upsertManyStatement, upsertStatement } from '../sql/upsert'
 import {
   cached,
   type EntityText,
@@ -50,6 +50,8 @@ export function statementsOf(entityText: ReadyText, others: readonly string[] = 
           updated: updateDateColumn?.databaseName,
         })
       },
+      delete: () => deleteStatement(shape, classFilter(entityText.metadata), deletedColumn(entityText)),
+      deleteAnyway: () => deleteStatement(shape, classFilter(entityText.metadata)),
       findMany: () => findManyStatement(batch),
       findTogether: () => findTogetherStatement(batch),
     })
@@ -123,8 +125,9 @@ export function rowShape(
 ): RowShape {
   const names = select.map(({ databaseName }) => databaseName)
   const discriminator = metadata.discriminatorColumn?.databaseName
-  const deleteDate = declaration.table.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined
-  const hidden = [discriminator, deleteDate].filter((name) => name !== undefined && !names.includes(name))
+  const hidden = [discriminator, deletedColumn({ metadata, declaration })].filter(
+    (name) => name !== undefined && !names.includes(name),
+  )
   return {
     table: declaration.table,
     others,
@@ -140,6 +143,10 @@ export function rowShape(
     numbered: tableNumbers(metadata).length > 0,
   }
 }
+
+/** Where a row that holds its text says that it is deleted softly. */
+const deletedColumn = ({ metadata, declaration }: Pick<EntityText, 'metadata' | 'declaration'>): string | undefined =>
+  declaration.table.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined
 
 function updateShape(
   { metadata, otherTexts }: EntityText,

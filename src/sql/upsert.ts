@@ -196,9 +196,26 @@ export const textOf =
   (name: string): string =>
     `${value(name)}::${typeOf(types, name)}::pg_catalog.text`
 
-export function isOfClass({ only }: UpdateShape): string {
+export function isOfClass({ only }: Pick<UpdateShape, 'only'>): string {
   if (!only) return ''
   return `\n    AND ${field('t', only.column)}::pg_catalog.text ${op('=')} ANY (ARRAY[${only.values.map(literal).join(', ')}])`
+}
+
+/**
+ * Removes the rows that hold the text, of which there are several only where the guard was off; gives one row for each.
+ * Takes the key's parameters only.
+ *
+ * @param only as for an upsert
+ * @param deleted the column that says whether a row is deleted softly, where such a row stays. @default it goes too
+ */
+export function deleteStatement(shape: RowShape, only: UpdateShape['only'], deleted?: string): Statement<unknown> {
+  const live = deleted === undefined ? isLive(shape.table, 't') : [`${field('t', deleted)} IS NULL`]
+  return named(
+    `DELETE FROM ${tableName(shape.table)} AS t
+WHERE ${[holdsText(shape, keyParameter(shape)), ...live, anyNumber(shape.table)].join('\n    AND ')}${isOfClass({ only })}
+RETURNING t.${quote(shape.table.hash)}`,
+    (row) => row,
+  )
 }
 
 /** Compared as texts, which every type has: `json` has no equality. */

@@ -46,7 +46,16 @@ test('a project with the tarball runs the quick start and the commands of README
 const programOf = (lines: readonly Lines[]): string => `
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { Column, DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
-import { findOneByText, findOrCreate, insertOrFail, type OperationEvent, updateOrFail } from 'typeorm-unique-text'
+import {
+  countByText,
+  deleteByText,
+  existsByText,
+  findOneByText,
+  findOrCreate,
+  insertOrFail,
+  type OperationEvent,
+  updateOrFail,
+} from 'typeorm-unique-text'
 import { findHolder, Name, rename, UniqueName } from 'typeorm-unique-text/names'
 import { countWithin, NumberWithin } from 'typeorm-unique-text/numbers'
 import { once, OnceToken } from 'typeorm-unique-text/once'

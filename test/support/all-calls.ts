@@ -1,5 +1,15 @@
 import type { EntityManager } from 'typeorm'
-import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, updateOrFail, upsertByText } from '../../src'
+import {
+  countByText,
+  deleteByText,
+  existsByText,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  updateOrFail,
+  upsertByText,
+} from '../../src'
 import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames } from '../../src/names'
 import { countWithin } from '../../src/numbers'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../src/once'
@@ -31,6 +41,9 @@ export async function prepare(manager: EntityManager): Promise<void> {
 /** Every call of the package that sends statements by a manager, with texts of its own where it writes. */
 export const ALL_CALLS: Readonly<Record<string, (manager: EntityManager, text: string) => Promise<unknown>>> = {
   findOneByText: (manager) => findOneByText(manager, Page, { url: 'there' }),
+  existsByText: (manager) => existsByText(manager, Page, { url: 'there' }),
+  countByText: (manager, url) => countByText(manager, Page, [{ url }, { url: 'there' }]),
+  deleteByText: (manager, url) => deleteByText(manager, Page, { url }),
   findOrCreate: (manager, url) => findOrCreate(manager, Page, { url }),
   'findOrCreate of nested objects': (manager, url) =>
     findOrCreate(manager, Page, { url, site: { host: url } }, { relations: 'findOrCreate' }),

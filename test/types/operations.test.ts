@@ -14,6 +14,9 @@ import {
 } from 'typeorm'
 import { describe, expectTypeOf, test } from 'vitest'
 import {
+  countByText,
+  deleteByText,
+  existsByText,
   findOneByText,
   findOrCreate,
   findOrCreateMany,
@@ -449,6 +452,19 @@ test('findOneByText gives the entity or null', () => {
   expectTypeOf(find).returns.resolves.toEqualTypeOf<Page | null>()
   const ofRecord = () => Page.findOneByText({ url: 'a' })
   expectTypeOf(ofRecord).returns.resolves.toEqualTypeOf<Page | null>()
+})
+
+test('existsByText, countByText and deleteByText take text and scope alone', () => {
+  const exists = () => existsByText(manager, Page, { url: 'a' }, { replica: true })
+  const count = (rows: readonly { readonly url: string }[]) => countByText(manager, Page, rows)
+  const remove = () => repository.extend(uniqueTextMethods).deleteByText({ url: 'a' }, { withDeleted: true })
+  expectTypeOf(exists).returns.resolves.toEqualTypeOf<boolean>()
+  expectTypeOf(count).returns.resolves.toEqualTypeOf<number>()
+  expectTypeOf(remove).returns.resolves.toEqualTypeOf<boolean>()
+  // @ts-expect-error (no property "uri")
+  void (() => countByText(manager, Page, [{ uri: 'a' }]))
+  // @ts-expect-error (a delete reads no replica)
+  void (() => deleteByText(manager, Page, { url: 'a' }, { replica: true }))
 })
 
 test('Url.parse takes what may be missing, and gives a Url or null', () => {

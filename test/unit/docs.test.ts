@@ -92,9 +92,13 @@ test('docs/options.md has every option of a call, beside the calls that take it'
 const OPERATIONS = Object.entries(CALL_RULES).filter(([name]) => name !== 'hashOf')
 const ALL = OPERATIONS.map(([name]) => name)
 
+const LOOK_UPS = ['findOneByText', 'existsByText', 'countByText']
+
 /** As the page says beneath the table. */
 const GROUPS: Readonly<Record<string, readonly string[]>> = {
   'all in this table': ALL,
-  'all but streams': ALL,
+  'all that return entities': ALL.filter((name) => !/^(?:exists|count|delete)ByText$/.test(name)),
+  'look-ups': LOOK_UPS,
+  'look-ups, `deleteByText`': LOOK_UPS,
   'find-or-create': ALL.filter((name) => name.startsWith('findOrCreate')),
 }

@@ -69,6 +69,15 @@ describe.each(Object.entries(ways))('by %s, with the same options', (_, pages) =
     expect(await pages().findOneByText({ slug: 'a' }, options)).toBeNull()
   })
 
+  test('existsByText, countByText and deleteByText', async () => {
+    await pages().findOrCreate({ url: 'a', slug: 's' }, { by: 'url' })
+    const by = { by: 'slug' } as const
+    expect(await pages().existsByText({ slug: 's' }, { ...by, replica: true })).toBe(true)
+    expect(await pages().countByText([{ slug: 's' }, { slug: 'a' }], { ...by, replica: true })).toBe(1)
+    expect(await pages().deleteByText({ slug: 's' }, by)).toBe(true)
+    expect(await pages().existsByText({ slug: 's' }, by)).toBe(false)
+  })
+
   test('upsertByText, insertOrFail and updateOrFail', async () => {
     await pages().upsertByText({ url: 'a', title: 'x' }, { by: 'url' })
     const upserted = await pages().upsertByText(

@@ -1,0 +1,199 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { checkOptions, NO_OPTIONS } from '../options'
+import type { StoredRow } from '../sql/find'
+import { parameterText } from '../sql/types'
+import { Attempts } from './attempts'
+import {
+  CALL_RULES,
+  calledFrom,
+  callerOf,
+  type CountByTextOptions,
+  type DeleteByTextOptions,
+  type GivenValues,
+  type Naming,
+  requireArray,
+} from './call-options'
+import { coalescerOf } from './coalescer'
+import { type EntityText, entityTextOf, keyOnly, type ReadyText, readyText } from './entity-text'
+import { entitylessEvent, isEntityOfClass } from './hydrate'
+import { find, findRows, foundRow, isDeleted, lookedUp, requireDeleteDate } from './look-up'
+import type { RowValues } from './row-values'
+import { statementsOf } from './statements'
+import { inRow } from './values'
+import { watched, watchers } from './watch'
+
+/**
+ * Returns whether a row holds the text: `findOneByText` without the entity. Reads the primary key alone.
+ *
+ * @param values text and scope, and nothing else
+ *
+ * @throws as `findOneByText` does
+ * @example
+ * if (await existsByText(manager, Page, { url: 'http://example.com/' })) return
+ */
+export async function existsByText<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, CountByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
+): Promise<boolean> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('existsByText', 'text', existsByText<Entity, Given, By>, [manager, entity, values, options])
+  if (seen) return await seen
+  checkOptions('existsByText()', options, CALL_RULES.existsByText)
+  const entityText = textOf(manager, entity, options)
+  const row = lookedUp('existsByText()', entityText, values)
+  if (!row) return false
+  const mode = options.replica ? 'slave' : 'master'
+  const session = await openSession(manager, mode)
+  try {
+    const coalescer = coalescerOf(manager, entityText, mode)
+    return isSeen(
+      entityText,
+      await foundRow(session, entityText, coalescer, { manager, row, missing: 'nothing' }),
+      options,
+    )
+  } finally {
+    await session.close()
+  }
+}
+
+/**
+ * Returns how many rows hold one of the texts, looked up in batches. Inputs with equal texts count once, and a text that
+ * the normalizer refuses counts for none. Outside a transaction, each batch sees a moment of its own.
+ *
+ * @param inputs text and scope of each, and nothing else
+ *
+ * @throws as `findOneByText` does
+ * @example
+ * const known = await countByText(manager, Page, [{ url: 'http://example.com/' }, { url: 'http://example.org/' }])
+ */
+export async function countByText<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+  options: Naming<By, CountByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
+): Promise<number> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('countByText', 'text', countByText<Entity, Given, By>, [manager, entity, inputs, options])
+  if (seen) return await seen
+  checkOptions('countByText()', options, CALL_RULES.countByText)
+  requireArray(inputs)
+  const entityText = textOf(manager, entity, options)
+  const rows = [...inputs].flatMap((values, position) =>
+    inRow(position, () => lookedUp('countByText()', entityText, values) ?? []),
+  )
+  return rows.length === 0 ? 0 : await calledFrom(callerOf(countByText), countRows(manager, entityText, rows, options))
+}
+
+async function countRows(
+  manager: EntityManager,
+  entityText: EntityText,
+  rows: readonly RowValues[],
+  options: CountByTextOptions,
+): Promise<number> {
+  const session = await openSession(manager, options.replica ? 'slave' : 'master')
+  try {
+    const found = await findRows(session, await readyText(session, entityText), rows)
+    // By their keys: scopes that differ as given may be stored alike.
+    const seen = [...found.values()].filter((row) => isSeen(entityText, row, options))
+    return new Set(seen.map(({ columns }) => columns.map((value) => parameterText(value)).join('\0'))).size
+  } finally {
+    await session.close()
+  }
+}
+
+/**
+ * Deletes the row that holds the text, and returns whether there was one. It takes one round trip if the row is found.
+ * The row is of the entity's class, and not deleted softly unless `withDeleted` says so. Subscribers get the events of
+ * TypeORM's `delete()`; foreign keys do what they say.
+ *
+ * @param values text and scope, and nothing else
+ *
+ * @throws as `findOneByText` does
+ * @throws AttemptsExhaustedError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @throws QueryFailedError of TypeORM for everything else, a foreign key that refers to the row included
+ * @example
+ * const wasThere = await deleteByText(manager, Page, { url: 'http://example.com/' })
+ */
+export async function deleteByText<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, DeleteByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
+): Promise<boolean> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('deleteByText', 'text', deleteByText<Entity, Given, By>, [manager, entity, values, options])
+  if (seen) return await seen
+  checkOptions('deleteByText()', options, CALL_RULES.deleteByText)
+  const entityText = textOf(manager, entity, options)
+  const row = lookedUp('deleteByText()', entityText, values)
+  if (!row) return false
+  const caller = callerOf(deleteByText)
+  const session = await openSession(manager)
+  try {
+    await entitylessEvent(session, entityText, 'BeforeRemove')
+    const removed = await calledFrom(caller, deleteRow(session, await readyText(session, entityText), row, options))
+    if (removed) await entitylessEvent(session, entityText, 'AfterRemove')
+    return removed
+  } finally {
+    await session.close()
+  }
+}
+
+async function deleteRow(
+  session: Session,
+  entityText: ReadyText,
+  row: RowValues,
+  options: DeleteByTextOptions,
+): Promise<boolean> {
+  const attempts = new Attempts(session, entityText.declaration.name)
+  const { delete: ofLive, deleteAnyway } = statementsOf(entityText)
+  for (;;) {
+    let lost: unknown
+    try {
+      if ((await session.rowsOrRollBack(options.withDeleted ? deleteAnyway : ofLive, row.key)).length > 0) return true
+      // A row that was deleted and stored anew while this statement waited was at no moment missing.
+      if (!isSeen(entityText, await find(session, entityText, row), options)) return false
+    } catch (error) {
+      lost = error
+    }
+    await attempts.again(lost)
+  }
+}
+
+/** The text of a call that reads the primary key alone. */
+function textOf<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  { by, withDeleted }: DeleteByTextOptions<Entity>,
+): EntityText {
+  const entityText = keyOnly(entityTextOf(manager, entity, by))
+  if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
+  return entityText
+}
+
+/** `find` would give the row. */
+const isSeen = (
+  entityText: EntityText,
+  row: StoredRow | null | undefined,
+  { withDeleted = false }: DeleteByTextOptions,
+): boolean => !!row && isEntityOfClass(entityText, row) && (withDeleted || !isDeleted(entityText, row))
