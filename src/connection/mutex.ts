@@ -93,9 +93,9 @@ async function tryCancel({ dataSource, client, transaction }: WatchedStatement, 
     const values = [client.processID, holders.map((one) => one?.processID)]
     if (!innermost || typeof client.processID !== 'number') return false
     // Uses the transaction's own connection only if there is no other and it answers: a failed transaction does not.
-    if (hasSpare(dataSource)) return hasRows(await dataSource.query(cancelWaiting.sql, values))
+    if (hasSpare(dataSource)) return hasRows(await dataSource.query(cancelWaiting, values))
     if (innermost.getTransactionStatus?.() === 'E') return false
-    const query = { text: cancelWaiting.sql, values, rowMode: 'array' }
+    const query = { text: cancelWaiting, values, rowMode: 'array' }
     return hasRows(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
   } catch {
     return false

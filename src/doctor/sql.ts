@@ -1,4 +1,4 @@
-import { OPEN_TRANSACTIONS, type Query } from '../sql/catalog'
+import type { Query } from '../sql/catalog'
 import { list, literal, qualified, unnest } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField, type NamesColumn, type NamesTable } from '../sql/names'
 import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from '../sql/numbers'
@@ -401,6 +401,15 @@ const PUBLISHED = `FROM (
         JOIN pg_catalog.pg_class AS t ON t.relnamespace OPERATOR(pg_catalog.=) n.oid AND t.relname OPERATOR(pg_catalog.=) o.tablename
         WHERE t.oid OPERATOR(pg_catalog.=) c.oid
           OR t.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT l.relid FROM pg_catalog.pg_partition_tree(c.oid) AS l))) AS p`
+
+/**
+ * What follows FROM: the transactions of others in this database, as `s`. An idle session that reads what others have
+ * changed in the catalog begins one for a moment, which bears the time of its last statement.
+ */
+const OPEN_TRANSACTIONS = `pg_catalog.pg_stat_activity AS s
+      WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+        AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
+        AND s.xact_start IS NOT NULL AND (s.state OPERATOR(pg_catalog.=) 'idle') IS NOT TRUE`
 
 /** A publication has all rows and columns of the table `k`: before Postgres 15, the row `o` of the view says nothing of them. */
 const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS NULL

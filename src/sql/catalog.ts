@@ -8,15 +8,6 @@ import type { ColumnType } from './types'
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
-/**
- * What follows FROM: the transactions of others in this database, as `s`. An idle session that reads what others have
- * changed in the catalog begins one for a moment, which bears the time of its last statement.
- */
-export const OPEN_TRANSACTIONS: string = `pg_catalog.pg_stat_activity AS s
-      WHERE s.datname ${EQUALS} pg_catalog.current_database()
-        AND s.pid ${op('<>')} pg_catalog.pg_backend_pid()
-        AND s.xact_start IS NOT NULL AND (s.state ${EQUALS} 'idle') IS NOT TRUE`
-
 /** A function of a set of triggers, as the catalog holds it. */
 export interface InstalledFunction {
   readonly schema: string

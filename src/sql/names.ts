@@ -239,7 +239,7 @@ export function standingRow(holder: HolderTable, row: string): string {
       ) AS t`
 }
 
-const RAISE_RENAMED = `
+const raiseRenamed = (): string => `
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
@@ -252,7 +252,7 @@ const RAISE_RENAMED = `
  */
 export const refuseOtherTable = (table: string, schema?: string): string => `
   IF NOT (${equal('TG_TABLE_NAME', literal(table))}
-    AND ${schema === undefined ? 'pg_catalog.pg_table_is_visible(TG_RELID)' : equal('TG_TABLE_SCHEMA', literal(schema))}) THEN${RAISE_RENAMED}
+    AND ${schema === undefined ? 'pg_catalog.pg_table_is_visible(TG_RELID)' : equal('TG_TABLE_SCHEMA', literal(schema))}) THEN${raiseRenamed()}
   END IF;`
 
 export const refuseOtherHolder = (holder: HolderTable): string =>
@@ -277,7 +277,7 @@ export function refuseRenamedColumns({ table, primary, names }: HolderTable): st
       AND CASE WHEN ${equal('a.object_names[3]', 'ANY (ARRAY[')}
         ${list(columns.map(literal), 8)}
       ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
-  ) THEN${RAISE_RENAMED}
+  ) THEN${raiseRenamed()}
   END IF;`
 }
 

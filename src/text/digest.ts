@@ -50,8 +50,8 @@ const UNITS: Readonly<Record<Unit, number>> = {
   hour: 3600,
   day: 86_400,
   week: 604_800,
-  month: 31 * 86_400,
-  year: 366 * 86_400,
+  month: 2_678_400,
+  year: 31_622_400,
 }
 
 type Unit = 'second' | 'minute' | 'hour' | 'day' | 'week' | 'month' | 'year'

@@ -106,11 +106,11 @@ export const raiseNumber = (table: NumberTable, { sqlstate, message, hint }: Num
       HINT = ${literal(hint)},
       CONSTRAINT = ${literal(table.index)}, ${OF_TABLE};`
 
-const another: NumberRefusal = {
+const another = (): NumberRefusal => ({
   sqlstate: SQLSTATE.wrongState,
   message: 'what numbers the rows names another table or column than its own',
   hint: 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
-}
+})
 
 /**
  * The owner of the schema could give a table or a view of their own the name of the table of scopes. Its code would run
@@ -129,7 +129,7 @@ export const refuseOtherTables = (table: NumberTable): string => `
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid ${EQUALS} pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
   ) THEN
-    ${raiseNumber(table, another)}
+    ${raiseNumber(table, another())}
   END IF;`
 
 /** The columns that the functions name, as the trigger that looks for another has them. */
@@ -158,7 +158,7 @@ export const refuseOtherColumns = (table: NumberTable): string => `
         )}
       ), ' ON ')) ${EQUALS} 0
   ) THEN
-    ${raiseNumber(table, another)}
+    ${raiseNumber(table, another())}
   END IF;`
 
 const uncounted: NumberRefusal = {

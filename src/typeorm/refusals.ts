@@ -4,7 +4,7 @@ import { namesTable, namesIn, holderDeclaration, declaringMetadata, typedKey } f
 import { dataSourceOf, type Declaration, type NameDeclaration, registry, tableDeclarations } from '../registry/registry'
 import { quote } from '../sql/identifier'
 import { type RefusedName, refusedNames } from '../sql/names'
-import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/refused'
+import { holderQuery, partitionRoot, refusedPlace, restoredHolderQuery } from '../sql/refused'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { hashOfTexts, type HolderColumns } from '../sql/text-table'
 
@@ -81,7 +81,7 @@ export async function refusedPartition(
   const { table, schema, detail, code } = serverError(error) ?? {}
   const mayBe = ({ table: one }: Declaration): boolean => refusedPlace(one, detail) !== undefined
   if (code !== SQLSTATE.uniqueViolation || !declarations.some(mayBe)) return undefined
-  const [root] = await query(PARTITION_ROOT, [schema, table])
+  const [root] = await query(partitionRoot(), [schema, table])
   const { schema: ofRoot, table: named } = root ?? {}
   const [found] = declarationsOn({ table: String(named), schema: String(ofRoot) }, declarations.filter(mayBe))
   return found && { declaration: found, error }
