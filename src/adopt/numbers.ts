@@ -96,7 +96,15 @@ class NumberWork implements Work {
   ) {
     const { table, name, metadata, scope } = declaration
     this.said = `"${name}" of ${metadata.name}`
-    this.rules = JSON.stringify([table.scope, table.number, table.type, table.count, table.deleted])
+    this.rules = JSON.stringify([
+      table.scope,
+      table.number,
+      table.type,
+      table.count,
+      table.reuse,
+      table.start,
+      table.deleted,
+    ])
     this.written = {
       what: 'a row with its number',
       ours: [on.number.index, ...helpingIndexes(on).map((one) => one.name)],

@@ -210,7 +210,9 @@ async function openTextSubject(
   relation = qualifiedTable(metadata),
 ): Promise<Subject | undefined> {
   const state = await exactState(metadata, { query: reader.whole, within: false, relation })
-  const scopes = tableNumbers(metadata).flatMap(({ table }) => (table.count ? [scopesTable(table)] : []))
+  const scopes = tableNumbers(metadata).flatMap(({ table }) =>
+    table.count || table.reuse === false ? [scopesTable(table)] : [],
+  )
   const names = tableNames(metadata).length === 0 ? [] : [tableName(namesTable(dataSource))]
   const surroundings = await readSurroundings(reader.query, relation, referenceNames(metadata), [...scopes, ...names])
   if (!state || !surroundings) return undefined

@@ -28,7 +28,8 @@ import {
   renumberRows,
 } from '../triggers/numbers'
 import type { NumberTable } from '../sql/numbers'
-import { numberTriggers } from './sql/triggers'
+import { formerScopes } from './sql/former-scopes'
+import { HIGHEST, numberTriggers } from './sql/triggers'
 
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
 export interface NumberWithinOptions {
@@ -45,6 +46,15 @@ export interface NumberWithinOptions {
    * @default false
    */
   readonly count?: boolean
+  /**
+   * Whether a number may be given again after the newest row of its scope was deleted or moved to another scope. TRUNCATE
+   * forgets the numbers that false keeps.
+   *
+   * @default true
+   */
+  readonly reuse?: boolean
+  /** The first number of a scope; a new row never gets a lower one. @default 1 */
+  readonly start?: number
   /** Name of the column. @default the naming strategy's, or what `@Column` says */
   readonly name?: string
 }
@@ -60,7 +70,7 @@ type NumberDecorator = <Target extends object, Name extends string | symbol>(
 ) => void
 
 /**
- * Numbers the rows of each scope: a new row gets the highest number there plus 1, or 1. There is no sequence, and a
+ * Numbers the rows of each scope: a new row gets the highest number there plus 1, or `start`. There is no sequence, and a
  * rollback leaves no gap. It is also the column decorator, of an integer; a `@Column` of type bigint or smallint may
  * stand beside it, in either order.
  *
@@ -161,6 +171,10 @@ function resolveNumber(
     )
   }
   const column = numberColumn(metadata, raw.property, where)
+  const type = numberTypeOf(column)
+  if (raw.start > Number(HIGHEST[type])) {
+    throw new DeclarationError(`${where}: start is above the highest ${type}. Lower it, or make the column a bigint.`)
+  }
   const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
   const table = numberTable(metadata, raw, column, scope)
   const declaration: NumberDeclaration = { name: raw.property, metadata, target: door.target, column, scope, table }
@@ -209,6 +223,8 @@ function numberTable(
     type: numberTypeOf(column),
     index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
     count: raw.count,
+    reuse: raw.reuse ? undefined : false,
+    start: raw.start === 1 ? undefined : raw.start,
     deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
     triggers: plainName('numbers', tableName, raw.property),
   }
@@ -227,28 +243,43 @@ interface Numbered {
 
 /** What to do with existing rows when they are numbered for the first time, or in another way. */
 function numberedRows(numbered: Numbered): RowsChange {
-  const install = scopesOfNumber(numbered)
-  return {
+  const { table } = numbered
+  const install: Change = { up: [makeScopes(table)], down: [dropScopes(table)] }
+  const rows: RowsChange = {
     filled: filledBy(numbered),
     fill: { up: [numberAll(numbered, numberRows)], down: [] },
     install,
     created: install,
     tables: { up: install.up, down: [] },
-    triggers: { up: guardScopes(numbered.table), down: [] },
+    triggers: { up: guardScopes(table), down: [] },
     follow: (before) => {
       const note = asNumberNote(before)
       return note
         ? followNote(numbered, note)
         : { fill: { up: [numberAll(numbered, renumberRows)], down: [] }, install }
     },
+    again: (before) => {
+      const note = asNumberNote(before)
+      return note?.reuse === false ? followNote(numbered, note) : rows
+    },
   }
+  return rows
 }
 
 /** @param had whose table of scopes goes */
-const scopesOfNumber = ({ table }: Numbered, had: NumberTable = table): Change => ({
-  up: [makeScopes(table), ...(had.triggers === table.triggers ? [] : [dropScopes(had)])],
-  down: [dropScopes(table)],
-})
+/**
+ * One table of scopes in place of another. Numbers that are not given again go along.
+ *
+ * @param places of each column of the new scope in the former one, where both have the same columns
+ */
+const nextScopes = (from: NumberTable, to: NumberTable, places: readonly number[] | undefined): string[] => [
+  makeScopes(
+    to,
+    to.count,
+    places && from.reuse === false && to.reuse === false ? formerScopes(from, to, places) : undefined,
+  ),
+  ...(from.triggers === to.triggers ? [] : [dropScopes(from)]),
+]
 
 const filledBy = ({ table: { number, type } }: Numbered): FilledColumn[] => [{ name: number, type, nullable: false }]
 
@@ -275,13 +306,16 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const renumbered =
     isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
   // By the names that columns had.
-  const { scope, number, type, count, deleted, prefix } = note
-  const had: NumberTable = { ...table, scope, number, type, count, deleted, triggers: prefix }
+  const { scope, number, type, count, reuse, start, deleted, prefix } = note
+  const had: NumberTable = { ...table, scope, number, type, count, reuse, start, deleted, triggers: prefix }
+  const isSame = isNarrower(table, was) && isNarrower(was, table)
+  const places = (of: NumberTable, by: NumberTable): number[] | undefined =>
+    isSame ? of.scope.map(({ name }) => by.scope.findIndex((one) => one.name === name)) : undefined
   return {
     filled: filledBy(numbered),
     fill: { up: [numberAll(numbered, isNarrower(table, was) ? numberRows : renumberRows)], down: renumbered },
-    install: scopesOfNumber(numbered, had),
-    leave: { up: [], down: [makeScopes(had)] },
+    install: { up: nextScopes(had, table, places(table, was)), down: [] },
+    leave: { up: [], down: nextScopes(table, had, places(was, table)) },
   }
 }
 
@@ -297,9 +331,17 @@ interface RawNumber {
   readonly property: string
   readonly scope: readonly string[]
   readonly count: boolean
+  readonly reuse: boolean
+  readonly start: number
 }
 
-const NUMBER_RULES: Rules<NumberWithinOptions> = { scope: RULE.properties, count: RULE.boolean, name: RULE.name }
+const NUMBER_RULES: Rules<NumberWithinOptions> = {
+  scope: RULE.properties,
+  count: RULE.boolean,
+  reuse: RULE.boolean,
+  start: RULE.positive,
+  name: RULE.name,
+}
 
 /**
  * @param where names the declaration in an error: `@NumberWithin on Comment.number`
@@ -307,6 +349,6 @@ const NUMBER_RULES: Rules<NumberWithinOptions> = { scope: RULE.properties, count
  */
 function toRawNumber(where: string, property: string, options: NumberWithinOptions): RawNumber {
   checkOptions(where, options, NUMBER_RULES)
-  const { scope = [], count = false } = options
-  return { property, scope, count }
+  const { scope = [], count = false, reuse = true, start = 1 } = options
+  return { property, scope, count, reuse, start }
 }

@@ -24,6 +24,10 @@ export interface NumberTable {
   readonly index: string
   /** Whether the table of scopes tells how many rows of each count. */
   readonly count: boolean
+  /** false: the number of a row that is gone is never given again. */
+  readonly reuse?: false | undefined
+  /** The lowest number that is given. undefined: 1. */
+  readonly start?: number | undefined
   /** A row that has a value here is deleted softly: it keeps its number, and does not count. */
   readonly deleted: string | undefined
   /** First part of the names of functions and triggers. */
@@ -49,6 +53,9 @@ export const allEqual = (left: readonly string[], right: readonly string[]): str
 /** Orders rows as the unique index does, backwards. */
 export const byNumberDown = (table: NumberTable, row: string): string =>
   [...scopeOf(table, row), field(row, table.number)].map((one) => `${one} DESC`).join(', ')
+
+/** The highest number after which `start` comes. */
+export const beforeStart = ({ start = 1 }: Pick<NumberTable, 'start'>): number => start - 1
 
 /** Whether a row counts; a condition at most. */
 export const isCounted = ({ deleted }: Pick<NumberTable, 'deleted'>, row: string): string[] =>

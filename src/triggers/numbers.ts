@@ -1,5 +1,15 @@
 import { dollarQuote, list, literal, quote } from '../sql/identifier'
-import { all, isCounted, type NumberTable, relation, scopeKey, scopeOf, scopesName, scopesTable } from '../sql/numbers'
+import {
+  all,
+  beforeStart,
+  isCounted,
+  type NumberTable,
+  relation,
+  scopeKey,
+  scopeOf,
+  scopesName,
+  scopesTable,
+} from '../sql/numbers'
 import { OF_TABLE, SQLSTATE } from '../sql/sqlstate'
 import { EQUALS, field, op, tableName } from '../sql/text-table'
 import type { KeptTable, TriggerNote } from '../sql/trigger-set'
@@ -12,8 +22,9 @@ import type { KeptTable, TriggerNote } from '../sql/trigger-set'
  * readable by those who may read the table.
  *
  * @param counted its rows count from the start; otherwise none does
+ * @param had what goes on from the one that goes
  */
-export function makeScopes(table: NumberTable, counted: boolean = table.count): string {
+export function makeScopes(table: NumberTable, counted: boolean = table.count, had?: FormerScopes): string {
   const [of, scopes] = [tableName(table), scopesTable(table)]
   const [key, by] = [scopeKey(table), scopeOf(table, 'r')]
   const filter = isCounted(table, 'r').map((one) => ` FILTER (WHERE ${one})`)
@@ -21,20 +32,22 @@ export function makeScopes(table: NumberTable, counted: boolean = table.count): 
     ...by.map((one, position) => `${one} AS ${key[position] ?? ''}`),
     '0::pg_catalog.int2 AS part',
     `${counted ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
+    ...(table.reuse === false ? ['NULL::pg_catalog.int8 AS last'] : []),
   ]
   // Without rows there is no scope, also where the whole table is one: a restore of data brings all rows of this table.
   const group = by.length === 0 ? ` HAVING pg_catalog.count(*) ${op('>')} 0` : ` GROUP BY ${by.join(', ')}`
+  const rows = `SELECT ${columns.join(', ')}
+    FROM ${counted ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`}`
   const grantee = `CASE WHEN a.grantee ${EQUALS} 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END`
   const is = (row: string, name: string): string => `${row}.oid ${EQUALS} ${literal(name)}::pg_catalog.regclass`
   return `DO ${dollarQuote(`
 DECLARE
   privilege pg_catalog.text;
 BEGIN
-  LOCK TABLE ${of} IN SHARE ROW EXCLUSIVE MODE;${table.count ? refuseToCount(is('c', of)) : ''}
+  LOCK TABLE ${of} IN SHARE ROW EXCLUSIVE MODE;${table.count ? refuseToCount(is('c', of)) : ''}${had?.save ?? ''}
   DROP TABLE IF EXISTS ${scopes};
   CREATE TABLE ${scopes} WITH (fillfactor = 50) AS
-    SELECT ${columns.join(', ')}
-    FROM ${counted ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`};
+    ${had?.join(rows) ?? rows};
   ALTER TABLE ${scopes} ADD PRIMARY KEY (${[...key, 'part'].join(', ')});${table.count ? refuseCopies(scopes) : ''}
   -- Whatever default privileges have granted.
   FOR privilege IN
@@ -58,6 +71,14 @@ END
 `)}`
 }
 
+/** SQL that takes numbers which are not given again from one table of scopes to the next. */
+export interface FormerScopes {
+  /** A statement before the former table goes. */
+  readonly save: string
+  /** The new table's rows, of those that it has by itself, and a statement after it. */
+  readonly join: (rows: string) => string
+}
+
 const COPIES = 'restore_with_disable_triggers'
 
 /**
@@ -76,6 +97,7 @@ export const keptScopes = (table: NumberTable): KeptTable => ({
     ...Object.fromEntries(table.scope.map(({ name }, position) => [`s${position}`, { like: name }])),
     part: 'smallint',
     n: 'bigint',
+    ...(table.reuse === false ? { last: 'bigint' } : {}),
   },
   primary: [...scopeKey(table), 'part'],
   trigger: table.count ? COPIES : undefined,
@@ -199,7 +221,7 @@ export function numberRows({ table, primary }: NumberedRows): string {
   return `UPDATE ${tableName(table)} AS t SET ${number} = n."number"
 FROM (
   SELECT ${selectPrimary('r', primary)},
-    coalesce(pg_catalog.max(r.${number}) OVER (${partition(table, 'r')}), 0)
+    greatest(pg_catalog.max(r.${number}) OVER (${partition(table, 'r')}), ${beforeStart(table)})
       ${op('+')} pg_catalog.count(*) FILTER (WHERE r.${number} IS NULL) OVER (
         ${partition(table, 'r')} ORDER BY ${primary.map((name) => field('r', name)).join(', ')} ROWS UNBOUNDED PRECEDING
       ) AS "number"
@@ -215,7 +237,7 @@ export function renumberRows({ table, primary }: NumberedRows): string {
 FROM (
   SELECT ${selectPrimary('r', primary)}, pg_catalog.row_number() OVER (
     ${partition(table, 'r')} ORDER BY ${primary.map((name) => field('r', name)).join(', ')}
-  ) AS "number"
+  ) ${op('+')} ${beforeStart(table)} AS "number"
   FROM ${tableName(table)} AS r
 ) AS n
 WHERE ${all(2, ...sameKey(primary), `(t.${number} ${EQUALS} n."number") IS NOT TRUE`)}`
@@ -234,7 +256,7 @@ const sameKey = (primary: readonly string[]): string[] =>
 export const NUMBERS_PROTOCOL_VERSION = 1
 
 /** What of a declaration the rows depend on. */
-export const NOTED = ['scope', 'number', 'type', 'count', 'deleted'] as const
+export const NOTED = ['scope', 'number', 'type', 'count', 'reuse', 'start', 'deleted'] as const
 
 /** What the comment on the first function says. */
 export interface NumberNote extends TriggerNote, Pick<NumberTable, (typeof NOTED)[number]> {

@@ -88,7 +88,7 @@ BEGIN
       HINT = 'Give that row a lower number or delete it, or make the column a bigint.',
       CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  NEW."number" := coalesce(NEW."number", greatest(newest, 0) OPERATOR(pg_catalog.+) 1, 1);
+  NEW."number" := coalesce(NEW."number", greatest(newest, 0) OPERATOR(pg_catalog.+) 1);
   RETURN NEW;
 END
 

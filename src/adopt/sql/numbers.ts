@@ -1,6 +1,6 @@
 import { countsUpdates, numberTriggers } from '../../numbers/sql/triggers'
 import { qualified, quote } from '../../sql/identifier'
-import { allEqual, byNumberDown, type NumberTable, scopeOf } from '../../sql/numbers'
+import { allEqual, beforeStart, byNumberDown, type NumberTable, scopeOf } from '../../sql/numbers'
 import { field, tableName } from '../../sql/text-table'
 import { makeFunctions } from '../../sql/trigger-set'
 import { dropScopes, makeScopes } from '../../triggers/numbers'
@@ -74,10 +74,10 @@ export function numberLocked(on: NumberedTable): string {
   const partition = scope.length === 0 ? '' : `PARTITION BY ${scope.join(', ')} `
   return `WITH placed AS MATERIALIZED (
   SELECT h.ctid AS spot,
-    coalesce((
-      SELECT greatest(t.${column}, 0) FROM ${own(on)}
+    greatest((
+      SELECT t.${column} FROM ${own(on)}
        WHERE ${[...same, `t.${column} IS NOT NULL`].join(' AND ')} ORDER BY ${byNumberDown(number, 't')} LIMIT 1
-    ), 0) OPERATOR(pg_catalog.+) pg_catalog.row_number() OVER (
+    ), ${beforeStart(number)}) OPERATOR(pg_catalog.+) pg_catalog.row_number() OVER (
       ${partition}ORDER BY ${by.slice(scope.length).join(', ')}) AS number
     FROM ONLY ${tableName(on.table)} AS h
    WHERE h.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) AND h.${column} IS NULL)

@@ -15,6 +15,7 @@ import {
 import {
   all,
   allEqual,
+  beforeStart,
   byNumberDown,
   isCounted,
   type NumberTable,
@@ -94,6 +95,92 @@ END
 `
 }
 
+/** The row of a scope that has the highest number of rows that are gone. Its mutex is part 0: no delete waits for inserts. */
+const GONE = '-1'
+
+const goneRow = (table: NumberTable): string =>
+  all(6, ...allEqual(scopeKey(table, 'k'), scopeOf(table, 'NEW')), `k.part OPERATOR(pg_catalog.=) (${GONE})`)
+
+/**
+ * One snapshot shows either the newest row or its number among those that are gone. A snapshot from before the row came
+ * shows neither: above READ COMMITTED the lock fails where the number of a row has been remembered since.
+ */
+const newestOrGone = (table: NumberTable, newest: string): string => `IF NOT pg_catalog.starts_with(
+    pg_catalog.current_setting('transaction_isolation'), 'read '
+  ) THEN
+    INSERT INTO ${scopesName(table)} (${[...scopeKey(table), 'part', 'n'].join(', ')})
+    VALUES (${[...scopeOf(table, 'NEW'), GONE, '0'].join(', ')}) ON CONFLICT DO NOTHING;
+    PERFORM FROM ${scopesName(table)} AS k
+    WHERE ${goneRow(table)}
+    FOR NO KEY UPDATE;
+  END IF;
+  SELECT greatest((
+    ${indented(newest.replace(' INTO newest', ''))}
+  ), (
+    SELECT k.last FROM ${scopesName(table)} AS k
+    WHERE ${goneRow(table)}
+  )) INTO newest`
+
+/**
+ * BEFORE UPDATE OR DELETE: remembers the number of a row that leaves its scope, if none above it is left. Not after the
+ * statement, which may insert a row too. A higher row that goes at the same time remembers its own.
+ */
+function keepBody(table: NumberTable): string {
+  const [number, key, scope] = [quote(table.number), scopeKey(table), scopeOf(table, 'OLD')]
+  const isGone = [...allEqual(scopeKey(table, 'k'), scope), `k.part OPERATOR(pg_catalog.=) (${GONE})`]
+  return `
+#variable_conflict use_column
+DECLARE
+  plain boolean := ${standsOn(table)};
+  ours boolean;
+BEGIN${refuseOtherTables(table)}
+  IF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN
+    TRUNCATE ${scopesName(table)};
+    RETURN NULL;
+  END IF;
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
+    OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
+  THEN${indented(refuseOtherColumns(table))}
+  END IF;
+  IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
+    RETURN NULL;
+  END IF;
+  IF OLD.${number} IS NOT NULL AND NOT EXISTS (
+    SELECT FROM ${scopesName(table)} AS k
+    WHERE ${all(6, ...isGone, `k.last OPERATOR(pg_catalog.>=) OLD.${number}`)}
+  ) AND NOT EXISTS (
+    SELECT FROM ${relation(table)} AS t
+    WHERE ${all(6, ...sameScopes(table, 't', 'OLD'), `t.${number} OPERATOR(pg_catalog.>) OLD.${number}`, OF_RELATION)}
+  ) THEN
+    INSERT INTO ${scopesName(table)} AS k (${[...key, 'part', 'n', 'last'].join(', ')})
+    VALUES (${[...scope, GONE, '0', `OLD.${number}`].join(', ')})
+    ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET last = greatest(k.last, excluded.last);
+  END IF;
+  IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
+    RETURN OLD;
+  END IF;
+  RETURN NEW;
+END
+`
+}
+
+/** Children by INHERITS have numbers of their own. */
+const OF_RELATION = '(t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)'
+
+function keepTriggers(table: NumberTable, runs: string): Trigger[] {
+  const [was, is] = [`OLD.${quote(table.number)}`, `NEW.${quote(table.number)}`]
+  const stays = [...sameScopes(table, 'OLD', 'NEW'), `${was} OPERATOR(pg_catalog.=) ${is}`]
+  const trigger = (event: (typeof EVENTS)[number], more: Partial<Parameters<typeof triggerOn>[1]> = {}): Trigger =>
+    triggerOn(tableOf(table), { name: `${runs}_${event}`, time: 'BEFORE', events: [event], runs, ...more })
+  return [
+    trigger('update', { when: [`(${stays.join('\n    AND ')}) IS NOT TRUE`] }),
+    trigger('delete'),
+    trigger('delete', { name: `${runs}_look`, each: 'STATEMENT' }),
+    // With a count, the counts go.
+    ...(table.count ? [] : [trigger('truncate', { each: 'STATEMENT' })]),
+  ]
+}
+
 const group = (by: readonly string[]): string => (by.length === 0 ? '' : ` GROUP BY ${by.join(', ')}`)
 const order = (by: readonly string[]): string => (by.length === 0 ? '' : ` ORDER BY ${by.join(', ')}`)
 
@@ -104,7 +191,7 @@ const order = (by: readonly string[]): string => (by.length === 0 ? '' : ` ORDER
  *   none until it comes, and only those that have one count
  */
 export function numberTriggers(table: NumberTable, adopting = false): TriggerSet {
-  const [place, count] = [nameOf(table, 'place'), nameOf(table, 'count')]
+  const [place, count, keep] = [nameOf(table, 'place'), nameOf(table, 'count'), nameOf(table, 'keep')]
   return triggerSet({
     kind: 'numbers',
     name: table.name,
@@ -123,10 +210,20 @@ export function numberTriggers(table: NumberTable, adopting = false): TriggerSet
       ...(table.count
         ? [{ name: count, body: countBody(table, adopting), says: 'counts the rows of each scope.' }]
         : []),
+      ...(table.reuse === false
+        ? [
+            {
+              name: keep,
+              body: keepBody(table),
+              says: 'remembers the highest number of the rows that have left a scope.',
+            },
+          ]
+        : []),
     ],
     triggers: (schema) => [
       ...placeTriggers({ ...table, schema }, place),
-      ...(table.count ? EVENTS.map((event) => countTrigger({ ...table, schema }, count, event)) : []),
+      ...(table.count ? EVENTS.map((event) => statementTrigger({ ...table, schema }, count, event)) : []),
+      ...(table.reuse === false ? keepTriggers({ ...table, schema }, keep) : []),
     ],
     note: {
       protocol: NUMBERS_PROTOCOL_VERSION,
@@ -178,12 +275,12 @@ function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   ]
 }
 
-function countTrigger(table: NumberTable, runs: string, event: (typeof EVENTS)[number]): Trigger {
+function statementTrigger(table: NumberTable, runs: string, event: (typeof EVENTS)[number]): Trigger {
   const [gone, came] = transitions(table)
   const [was, is] = [`OLD TABLE AS ${gone}`, `NEW TABLE AS ${came}`]
   const referencing = { insert: is, update: `${was} ${is}`, delete: was, truncate: undefined }[event]
   return triggerOn(tableOf(table), {
-    name: nameOf(table, `count_${event}`),
+    name: `${runs}_${event}`,
     time: 'AFTER',
     events: [event],
     each: 'STATEMENT',
@@ -209,7 +306,7 @@ END
 export const countsUpdates = (table: NumberTable): string => nameOf(table, 'count_update')
 
 /** The highest number of each type. */
-const HIGHEST: Readonly<Record<string, string>> = {
+export const HIGHEST: Readonly<Record<string, string>> = {
   smallint: '32767',
   integer: '2147483647',
   bigint: '9223372036854775807',
@@ -224,7 +321,10 @@ const HIGHEST: Readonly<Record<string, string>> = {
  */
 function placeNumberBody(table: NumberTable): string {
   const [number, scope] = [quote(table.number), scopeOf(table, 'NEW')]
-  const highest = HIGHEST[table.type] ?? '2147483647'
+  const highest = HIGHEST[table.type] ?? HIGHEST['integer']
+  const newest = `SELECT t.${number} INTO newest FROM ${relation(table)} AS t
+  WHERE ${all(4, ...sameScopes(table, 't', 'NEW'), OF_RELATION)}
+  ORDER BY ${byNumberDown(table, 't')} LIMIT 1`
   return `
 #variable_conflict use_variable
 DECLARE
@@ -254,13 +354,11 @@ BEGIN
     VALUES (${[...scope, '0', '0'].join(', ')}) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
-  SELECT t.${number} INTO newest FROM ${relation(table)} AS t
-  WHERE ${all(4, ...sameScopes(table, 't', 'NEW'), '(t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)')}
-  ORDER BY ${byNumberDown(table, 't')} LIMIT 1;
+  ${table.reuse === false ? newestOrGone(table, newest) : newest};
   IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN
     ${raiseNumber(table, atTheEnd)}
   END IF;
-  NEW.${number} := coalesce(NEW.${number}, greatest(newest, 0) OPERATOR(pg_catalog.+) 1, 1);
+  NEW.${number} := coalesce(NEW.${number}, greatest(newest, ${beforeStart(table)}) OPERATOR(pg_catalog.+) 1);
   RETURN NEW;
 END
 `

@@ -66,6 +66,7 @@ const ourObjects = async (): Promise<string[]> =>
 describe.each([
   ['with a count', { scope: ['post'], count: true }],
   ['without a count', { scope: ['post'] }],
+  ['without reuse', { scope: ['post'], reuse: false }],
 ] as [string, NumberWithinOptions][])('%s', (_, options) => {
   test('a full table is numbered as a migration would, and the next one is empty', async () => {
     await fillComments(3_000)
@@ -105,6 +106,18 @@ test('numbers of the whole table are given', async () => {
   await adopt(dataSource, 'Comment')
   expect((await client.query('select from comment where number <> id')).rowCount).toBe(0)
   expect((await generate(dataSource)).up).toEqual([])
+})
+
+test('numbers begin at the start, and are not given again', async () => {
+  await fillComments(14)
+  const dataSource = await open(commentOf({ scope: ['post'], reuse: false, start: 100 }))
+  await adopt(dataSource, 'Comment')
+  expect((await client.query('select number from comment where post = 3 order by id')).rows).toEqual([
+    { number: 100 },
+    { number: 101 },
+  ])
+  await client.query('delete from comment where post = 3')
+  expect((await client.query('insert into comment (post) values (3) returning number')).rows).toEqual([{ number: 102 }])
 })
 
 test('the count and the next number follow', async () => {

@@ -163,6 +163,99 @@ describe('what changes is followed, and so is its way back:', () => {
     expect(await rows()).toBe('1:1#3 2:1#2 3:2 4:2 5:3')
   })
 
+  describe('numbers that are not given again', () => {
+    /** The number that a new row gets; the row goes again. */
+    const next = async (column = 'number', scope = 'tenant'): Promise<unknown> => {
+      const { rows: found } = await client.query<Scalars>(
+        `insert into comment (id, ${scope}, site) values (99, 1, 1) returning *`,
+      )
+      await client.query('delete from comment where id = 99')
+      return found[0]?.[column]
+    }
+
+    test('begin and end with the option', async () => {
+      const before = await numbered()
+      await step(before)
+      await fill([1, 3])
+      const { down } = await step(await numbered({ reuse: false }))
+      expect([await next(), await next()]).toEqual([3, 4])
+      await runAll(before, down)
+      await nothingLeft(before)
+      expect([await next(), await next()]).toEqual([3, 3])
+    })
+
+    test('outlive a count, a start, a bigint, another order of the scope, and each way back', async () => {
+      const scope = ['tenant', 'site']
+      await step(await numbered({ scope, reuse: false }))
+      expect([await next(), await next()]).toEqual([1, 2])
+      const other = { scope: scope.toReversed(), reuse: false, count: true }
+      const reversed = await numbered(other)
+      const { down: orderedAgain } = await step(reversed)
+      expect(await next()).toBe(3)
+      const started = await numbered({ ...other, start: 10 })
+      const { down } = await step(started)
+      expect([await next(), await next()]).toEqual([10, 11])
+      await runAll(started, down)
+      await nothingLeft(reversed)
+      expect(await next()).toBe(12)
+      await runAll(reversed, orderedAgain)
+      await nothingLeft(await numbered({ scope, reuse: false }))
+      expect(await next()).toBe(13)
+      await step(await open({ columns: { number: { type: 'bigint' } }, numbers: { number: { scope, reuse: false } } }))
+      expect(await next()).toBe('14')
+    })
+
+    test('outlive a renamed number and a renamed scope, a trigger that was disabled, and the table of scopes they are in', async () => {
+      const before = await numbered({ reuse: false })
+      await step(before)
+      await fill([1])
+      expect([await next(), await next()]).toEqual([2, 3])
+      await client.query('alter table comment disable trigger numbers_comment__number_keep_delete')
+      await step(before)
+      expect(await next()).toBe(4)
+      const { tenant: _, ...others } = BASE
+      const renamed = new EntitySchema<Row>(
+        numberWithinSchema(
+          { name: 'Comment', tableName: 'comment', columns: { ...others, owner: integer } },
+          { place: { scope: ['owner'], reuse: false } },
+        ),
+      )
+      const dataSource = await db.dataSource([renamed], { synchronize: false })
+      const { down } = await step(dataSource)
+      expect(await next('place', 'owner')).toBe(5)
+      await runAll(dataSource, down)
+      await nothingLeft(before)
+      expect(await next()).toBe(6)
+      await client.query('drop table numbers_comment__number_scopes')
+      await step(before)
+      expect(await next()).toBe(2)
+    })
+
+    test('are forgotten with another scope, and with TRUNCATE', async () => {
+      await step(await numbered({ reuse: false, start: 5 }))
+      expect([await next(), await next()]).toEqual([5, 6])
+      await client.query('truncate comment')
+      expect([await next(), await next()]).toEqual([5, 6])
+      await step(await numbered({ reuse: false, scope: ['site'] }))
+      expect(await next()).toBe(1)
+    })
+  })
+
+  test('rows that exist have numbers from the start', async () => {
+    const before = await plain()
+    await step(before)
+    await fill([1, 2, 3])
+    const { down } = await step(await numbered({ start: 1000 }))
+    expect(await rows()).toBe('1:1000 2:1000 3:1001')
+    await runAll(before, down)
+    await nothingLeft(before)
+    await step(await numbered())
+    expect(await rows()).toBe('1:1 2:1 3:2')
+    await step(await numbered({ start: 1000 }))
+    await fill([4, 5])
+    expect(await rows()).toBe('1:1 2:1 3:2 4:1000 5:1000')
+  })
+
   test('rows that count no more, being deleted softly', async () => {
     const dated = { deletedAt: { type: 'timestamptz', nullable: true } } as const
     await step(await open({ columns: dated, numbers: { number: { scope: ['tenant'], count: true } } }))

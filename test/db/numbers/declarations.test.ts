@@ -20,6 +20,8 @@ describe('is refused where the class is defined', () => {
     ['a scope that is no list', { scope: 'tenant' }, /scope must be a list/],
     ['a property that is named twice', { scope: ['tenant', 'tenant'] }, /each of them once/],
     ['a count that is no boolean', { scope: ['tenant'], count: 'yes' }, /count must be true or false/],
+    ['a reuse that is no boolean', { reuse: 'no' }, /reuse must be true or false/],
+    ['a start that is no number above 0', { start: 0 }, /start must be a whole number above 0/],
     ['an empty name', { name: '' }, /name must be a non-empty string/],
     ['options that are no object', null, /options must be an object/],
   ])('%s', async (_name, options, message) => {
@@ -81,6 +83,15 @@ describe('is refused where it contradicts the entity', () => {
       @NumberWithin() @Column({ type: 'text' }) number!: string
     }
     await refused(async () => await db.dataSource([OtherType]), /must be of type integer, bigint or smallint/)
+  })
+
+  test('a start that its type cannot hold', async () => {
+    @Entity()
+    class FarStart {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @NumberWithin({ start: 40_000 }) @Column({ type: 'smallint' }) number!: number
+    }
+    await refused(async () => await db.dataSource([FarStart]), /start is above the highest smallint/)
   })
 
   test('a number that may be NULL', async () => {

@@ -24,6 +24,7 @@ interface Mutation {
 
 const plain = numberTable()
 const counted = countedTable()
+const kept = numberTable({ reuse: false })
 
 /** In order, without rival sessions; what one session alone can see. */
 const ALONE: readonly NumberPlay[] = [
@@ -147,6 +148,28 @@ const MUTATIONS: readonly Mutation[] = [
     from: 'k.n OPERATOR(pg_catalog.+) excluded.n',
     to: 'excluded.n',
     found: 'three insert',
+  },
+  {
+    name: 'the numbers of rows that are gone are not read',
+    from: 'SELECT k.last FROM',
+    to: 'SELECT NULL::int8 FROM',
+    found: 'all are deleted, and one is inserted',
+    table: kept,
+  },
+  {
+    name: 'an older snapshot is believed',
+    from: /IF NOT pg_catalog\.starts_with\([^]+?END IF;/,
+    to: '',
+    found: 'one comes and goes after a snapshot',
+    table: kept,
+    level: 'REPEATABLE READ',
+  },
+  {
+    name: 'the numbers of rows that move are given again',
+    from: 'OLD."number" IS NOT NULL AND NOT EXISTS',
+    to: `TG_OP = 'DELETE' AND NOT EXISTS`,
+    found: 'the newest moves away, and one is inserted',
+    table: kept,
   },
   { name: 'TRUNCATE leaves the counts', from: /TRUNCATE numbers[^;]+;/, to: 'NULL;', found: 'all go at once' },
 ]

@@ -12,6 +12,7 @@ export function testInterleavings(levels: readonly Level[]): void {
     test.each([
       ['without a count', numberTable()],
       ['with a count', countedTable()],
+      ['without reuse', numberTable({ reuse: false })],
     ])('every interleaving %s gives what was reviewed', async (name, table) => {
       const lines: string[] = []
       for (const play of numberPlays) lines.push(`${play.name}\n  ${await stage.play(play, { table, level })}`)

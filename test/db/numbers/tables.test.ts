@@ -153,6 +153,18 @@ describe('partitions', () => {
     expect(await numbersOf(client, table)).toBe('1: 2 3 7 8; 2: 2 3; 3: 1')
   })
 
+  test('give no number again', async () => {
+    const table = numberTable({ reuse: false })
+    await client.query(partitioned)
+    for (const statement of [makeScopes(table), ...numberTriggers(table).create]) await client.query(statement)
+    await client.query('insert into comment (tenant) values (1), (2), (1), (3), (2)')
+    await client.query('update comment set tenant = 2 where tenant = 1 and number = 2')
+    await client.query('delete from comment_rest where tenant = 2 and number >= 2')
+    await client.query('delete from comment where tenant = 3')
+    await client.query('insert into comment (tenant) values (1), (2), (3)')
+    expect(await numbersOf(client, table)).toBe('1: 1 3; 2: 1 4; 3: 2')
+  })
+
   const noCount = { code: '0A000', hint: expect.stringContaining('without "count"') as string }
 
   test('keep no count, and say so', async () => {

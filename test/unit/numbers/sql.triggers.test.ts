@@ -15,6 +15,7 @@ const TABLES: Readonly<Record<string, NumberTable>> = {
     ],
   }),
   'numbers with a count': countedTable(),
+  'numbers from a start without reuse': numberTable({ reuse: false, start: 1000 }),
 }
 
 const linesOf = (table: NumberTable): string[] => {
