@@ -32,6 +32,7 @@ export type {
   FindOrCreateManyOptions,
   FindOrCreateOptions,
   FindOrCreateProgress,
+  SqlOfRow,
   UpsertByTextOptions,
 } from './calls/call-options'
 export { UniqueTextEntity, type UniqueTextMethods, uniqueTextMethods } from './calls/methods'

@@ -6,7 +6,8 @@ import { insertColumns, type Statement } from '../sql/find'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
 import { hasObjects, parameterText } from '../sql/types'
 import type { ReadyText, Updates } from './entity-text'
-import { type RequestedRow, type RowValues, updateOf } from './row-values'
+import type { RequestedRow, RowValues } from './row-values'
+import { isChanging } from './updates'
 import { batchStatementOf, NO_DEFAULTS, rowShape, statementsOf } from './statements'
 
 /** Rows in one statement: enough that the round trip does not count, few enough that two at once share a call's work. */
@@ -90,8 +91,7 @@ export function* inBatches(
   // What Postgres gives an identity column has no SQL: one statement has such a column for all rows or for none. And it
   // updates rows or only finds them.
   const groupOf = ({ row }: DistinctRow): string => {
-    const update = updates !== undefined && updateOf(updates, row).length > 0
-    return `${update}\n${row.others.filter((name) => !defaults?.has(name)).join('\n')}`
+    return `${isChanging(updates, row)}\n${row.others.filter((name) => !defaults?.has(name)).join('\n')}`
   }
   for (const group of defaults ? groupBy(rows, groupOf).values() : [rows]) {
     let items: BatchItem[] = []

@@ -145,16 +145,49 @@ export interface CountByTextOptions<Entity = ObjectLiteral> extends DeleteByText
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends CountByTextOptions<Entity>, LoadOptions<Entity> {}
 
+/** A property, or one of an embedded: `meta.size`. */
+type PropertyPath<Entity> = Extract<keyof Entity, string> | `${Extract<keyof Entity, string>}.${string}`
+
+/**
+ * Returns SQL over two rows, made of their columns, by property. `stored` is the row that exists; `given` is the row that
+ * would be created, as `EXCLUDED` is in SQL. The SQL must not hold values of the moment: each SQL is another statement.
+ *
+ * @example
+ * ({ stored, given }) => `greatest(${stored.score}, ${given.score})`
+ */
+export type SqlOfRow<Entity = never> = (rows: {
+  readonly stored: { readonly [Path in PropertyPath<Entity>]: string }
+  readonly given: { readonly [Path in PropertyPath<Entity>]: string }
+}) => string
+
 /** Options of `upsertByText`. */
 export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
   /**
    * Properties that an existing row takes over from the values, if these bring them. A relation stands for its join
-   * columns, an embedded for all of its columns. `[]` updates nothing, as `findOrCreate` does.
+   * columns, an embedded for all of its columns. `[]` updates nothing, as `findOrCreate` does. An object names them with
+   * `true`, and gives SQL for others: `{ title: true, hits: ({ stored }) => \`${stored.hits} + 1\` }`.
    *
    * @default every column that the values bring, but for text, scope, primary key, generated columns, version, the dates
    * of creation, update and deletion, and what is declared with `update: false`. The latter two dates can be listed.
    */
-  readonly update?: readonly (Extract<keyof Entity, string> | `${Extract<keyof Entity, string>}.${string}`)[]
+  readonly update?:
+    | readonly PropertyPath<Entity>[]
+    | { readonly [Path in PropertyPath<Entity>]?: true | SqlOfRow<Entity> }
+  /**
+   * Values that are used only when the row is created, beside those that the rows give. `update` takes over none of them.
+   *
+   * @default none
+   */
+  readonly create?: DeepPartial<Entity>
+  /**
+   * SQL of a condition, for instance that the given row is newer. A row of which it is not true stays as it is, and is
+   * returned like any other.
+   *
+   * @default every row is updated
+   * @example
+   * where: ({ stored, given }) => `${stored.fetchedAt} < ${given.fetchedAt}`
+   */
+  readonly where?: SqlOfRow<Entity>
   /**
    * Leave alone a row that has all the values already, so that neither its version nor its date of update moves.
    * @default false
@@ -236,7 +269,14 @@ export const CALL_RULES: {
   deleteByText: { ...BY, withDeleted: RULE.boolean },
   upsertByText: {
     ...BY,
-    update: { takes: isStrings, expected: 'a list of property names' },
+    update: {
+      takes: (value) =>
+        isStrings(value) ||
+        (isValues(value) && Object.values(value as object).every((one) => one === true || typeof one === 'function')),
+      expected: 'a list of property names, or an object with true or a function for each',
+    },
+    create: { takes: isValues, expected: 'an object with values' },
+    where: RULE.function,
     skipUpdateIfNoValuesChanged: RULE.boolean,
     ...LOAD,
   },

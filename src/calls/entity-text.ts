@@ -14,6 +14,7 @@ import { ensureReady, forgetIfChanged } from '../schema/readiness'
 import type { BatchRow } from '../sql/batch'
 import type { Statement, StoredRow } from '../sql/find'
 import type { SpatialColumn } from '../sql/types'
+import type { SqlOfRows } from '../sql/upsert'
 import { requireManager } from './call-options'
 
 /** The statements for rows that bring one set of columns. */
@@ -72,6 +73,13 @@ export interface Updates {
   /** Database names of the columns that it takes over from the values, where these bring them. */
   readonly columns: ReadonlySet<string>
   readonly skipUnchanged: boolean
+  /** Columns that it sets to SQL, by their database names. */
+  readonly sql: ReadonlyMap<string, SqlOfRows>
+  readonly where: SqlOfRows | undefined
+  /** Database names of what this SQL uses of the given row. */
+  readonly used: ReadonlySet<string>
+  /** Equal for equal SQL. */
+  readonly sqlKey: string
 }
 
 /** An `EntityText` whose table was found ready. What was seen of the table decides what its statements look like. */

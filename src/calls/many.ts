@@ -45,12 +45,12 @@ import {
   type RequestedRow,
   requestedRow,
   type RowValues,
-  updateOf,
   withCreated,
   withUpdate,
 } from './row-values'
 import { type RowError, toRowError, withPromised } from './values'
 import { isDeleted, requireDeleteDate } from './look-up'
+import { isChanging, requireUsed, updateOf } from './updates'
 
 /** What to do with rows that are missing, found, or found deleted. */
 interface ManyRules<Entity extends ObjectLiteral> {
@@ -155,10 +155,11 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   add(values: DeepPartial<Entity>, input: number = this.results.length): void {
     this.results.length = Math.max(this.results.length, input + 1)
     try {
-      const { create, first = 0 } = this.rules
+      const { create, updates, first = 0 } = this.rules
       const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
       const requested = requestedRow(this.entityText, values, ofRow)
       const { row, more } = requested
+      if (updates) requireUsed(this.entityText, updates, row)
       const known = this.rows.get(row.identity)
       if (known) return this.repeat(known, requested, input)
       if (this.rules.ahead && this.isAhead(this.rules.ahead, row.identity, { input, values })) return
@@ -178,7 +179,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const { identity } = requested.row
     const { updates } = this.rules
     const update = updateOf(updates, requested.row)
-    if (this.waiting.has(identity) || this.apart.has(identity) || isReplaced(known.row, requested.row, update)) {
+    // SQL may use what the input before has made of the row.
+    const isApart = this.waiting.has(identity) || this.apart.has(identity) || (updates && updates.sqlKey !== '')
+    if (isApart || isReplaced(known.row, requested.row, update)) {
       this.waiting.add(identity)
       this.later.push({ input, values: requested.values })
       return
@@ -661,7 +664,7 @@ async function runSingly<Entity extends ObjectLiteral>(
     try {
       const { updates } = call
       const run = async ({ entityText }: ManyCall<Entity>): Promise<FindOrCreateResult<Entity>> =>
-        await (updates && updateOf(updates, item.row).length > 0
+        await (updates && isChanging(updates, item.row)
           ? upsertRow<Entity>(session, entityText, requested, updates)
           : findOrCreateRow<Entity>(session, entityText, requested, onDeleted))
       const result = await run(call).catch(async (error: unknown) => {

@@ -34,14 +34,13 @@ import {
   DeferredRow,
   entityToInsert,
   isDeferred,
-  mayUpdate,
   type RequestedRow,
   type RowValues,
-  updateOf,
   withOnly,
   withOthersOf,
 } from './row-values'
 import { statementsOf, upsertStatementsOf } from './statements'
+import { isChanging, mayUpdate, updateOf } from './updates'
 import { withPromised } from './values'
 
 /** A row, and how it came about. */
@@ -299,7 +298,7 @@ class ListenedUpsert {
   /** What BeforeInsert or BeforeUpdate has seen. */
   readonly announced: { inserted?: ObjectLiteral | undefined; updated?: ObjectLiteral } = {}
   private insert: RowValues | undefined
-  private update: RowValues | undefined
+  private update: { readonly row: RowValues; readonly updates: Updates } | undefined
 
   constructor(
     private readonly attempts: Attempts,
@@ -316,9 +315,9 @@ class ListenedUpsert {
     if (found) {
       // A row of another class is refused with its entity.
       if (!isEntityOfClass(entityText, found)) return found
-      const row = (this.update ??= await this.announceUpdate())
-      if (row.others.length === 0) return found
-      const { update } = upsertStatementsOf(entityText, row.others, { ...this.updates, columns: new Set(row.others) })
+      const { row, updates } = (this.update ??= await this.announceUpdate())
+      if (!isChanging(updates, row)) return found
+      const { update } = upsertStatementsOf(entityText, row.others, updates)
       const [stored] = await session.rowsOrRollBack(update, row.all)
       // On a distributed table, what is as it should be is not given back.
       return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
@@ -337,12 +336,16 @@ class ListenedUpsert {
   /**
    * What a listener sets is updated too, as `save` does it; what it takes away is not.
    *
-   * @returns the row with the columns that are updated, and no others
+   * @returns the row with what the update uses of it, and nothing else
    */
-  private async announceUpdate(): Promise<RowValues> {
+  private async announceUpdate(): Promise<{ readonly row: RowValues; readonly updates: Updates }> {
     const { entityText, requested, updates } = this
     const columns = new Set(updateOf(updates, requested.row))
-    if (!listensToUpdate(entityText)) return withOnly(requested.row, columns)
+    const withUsed = (all: RowValues): { readonly row: RowValues; readonly updates: Updates } => {
+      const row = withOnly(all, new Set([...columns, ...updates.used]))
+      return { row, updates: { ...updates, columns: new Set(updateOf({ ...updates, columns }, row)) } }
+    }
+    if (!listensToUpdate(entityText)) return withUsed(requested.row)
     const entity = entityToInsert(entityText, requested)
     const given = await withPromised(entityText.metadata, entity)
     const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
@@ -354,7 +357,7 @@ class ListenedUpsert {
         columns.add(column.databaseName)
       }
     })
-    return withOnly(withOthersOf(requested.row, entityText, values), columns)
+    return withUsed(withOthersOf(requested.row, entityText, values))
   }
 }
 

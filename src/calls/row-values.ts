@@ -1,13 +1,14 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
 import { DeclarationError } from '../errors'
-import { type ColumnMetadata, declarationsOf } from '../registry/registry'
+import type { ColumnMetadata } from '../registry/registry'
 import type { StoredRow } from '../sql/find'
 import { hashOfTexts } from '../sql/text-table'
 import { parameterText } from '../sql/types'
-import { cached, type EntityText, type Updates } from './entity-text'
+import type { EntityText, Updates } from './entity-text'
 import { beforeInsert, listensToInsert } from './hydrate'
 import { changedTexts, NO_OTHERS } from './statements'
+import { updateOf } from './updates'
 import {
   givenTexts,
   insertValue,
@@ -259,65 +260,6 @@ export class DeferredRow {
     await beforeInsert(this.session, this.entityText.metadata, entity)
     return withOthersOf(row, this.entityText, await withPromised(this.entityText.metadata, entity))
   }
-}
-
-/**
- * @param listed properties. @default every column that an update may change
- * @throws DeclarationError for a property that an upsert cannot change, or that is none
- */
-export function updatesOf(
-  entityText: EntityText,
-  listed: readonly string[] | undefined,
-  skipUnchanged: boolean,
-): Updates {
-  return cached(entityText.updates, [String(skipUnchanged), listed ? 'listed' : 'all', ...(listed ?? [])], () => {
-    const columns = listed
-      ? listed.flatMap((property) => listedColumns(entityText, property))
-      : // The row may be an entity that was loaded, with the dates of another moment. The update date moves by itself, and
-        // a deleted row must not be restored by accident.
-        entityText.others.filter(
-          (column) => !column.isUpdateDate && !column.isDeleteDate && mayUpdate(entityText, column),
-        )
-    return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
-  })
-}
-
-/** The columns that this row changes; none: it is only found. */
-export function updateOf(updates: Updates | undefined, { others }: RowValues): string[] {
-  return updates ? others.filter((name) => updates.columns.has(name)) : []
-}
-
-/** A property stands for its column, a relation for its join columns, an embedded for all of its columns. */
-function listedColumns(entityText: EntityText, property: string): ColumnMetadata[] {
-  const { metadata, declaration } = entityText
-  const columns = [
-    ...metadata.findColumnsWithPropertyPath(property),
-    ...(metadata.findEmbeddedWithPropertyPath(property)?.columnsFromTree ?? []),
-  ]
-  const reasons = columns.map((column) => reasonAgainst(entityText, column)).filter((reason) => reason !== undefined)
-  const reason = columns.length === 0 ? `${metadata.name} has no such column` : reasons[0]
-  if (reason === undefined) return columns
-  throw new DeclarationError(
-    `upsertByText() by "${declaration.name}" cannot update "${property}": ${reason}. Leave it out of "update".`,
-  )
-}
-
-export function mayUpdate(entityText: EntityText, column: ColumnMetadata): boolean {
-  return reasonAgainst(entityText, column) === undefined
-}
-
-/** Why an upsert does not change a column; undefined if it may change it. */
-function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMetadata): string | undefined {
-  const { text, scope } = declaration
-  if (text.some((one) => one.column === column)) return 'the row is found by it'
-  if (scope.includes(column)) return 'the text is unique within it, and so the row is found by it'
-  if (declarationsOf(metadata).some(({ hidden }) => hidden.includes(column))) return 'the guard maintains it'
-  if (column.isPrimary) return 'it is the primary key'
-  if (column.isGenerated || column.generatedType !== undefined) return 'the database generates it'
-  if (column.isCreateDate) return 'it is the creation date'
-  if (column.isVersion) return 'every update increments it'
-  if (column.isDiscriminator) return 'it is the discriminator, which says the class of the row'
-  return column.isInsert && column.isUpdate ? undefined : 'its column says "insert: false" or "update: false"'
 }
 
 /** A row with only some of its further columns: a statement must use every parameter that it is given. */

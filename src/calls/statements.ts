@@ -21,6 +21,7 @@ import {
   type Updates,
   type UpsertStatements,
 } from './entity-text'
+import { isChanging } from './updates'
 
 /** Rows that bring nothing but their key share this list: of thousands, each would count. */
 export const NO_OTHERS: readonly string[] = []
@@ -65,7 +66,7 @@ export function upsertStatementsOf(
   updates: Updates,
 ): UpsertStatements {
   const updated = [...updates.columns]
-  const key = [...others, '', ...updated, String(updates.skipUnchanged)]
+  const key = [...others, '', ...updated, String(updates.skipUnchanged), updates.sqlKey]
   return cached(entityText.upsertStatements, key, () => {
     const shape = rowShape(entityText, others)
     const changes = updateShape(entityText, updates, updated)
@@ -93,9 +94,10 @@ export function batchStatementOf(
 ): Statement<BatchRow> {
   const update = updates ? others.filter((name) => updates.columns.has(name)) : []
   const key = [...others, '', ...[...defaults].flat(), '', ...fewScopes, '', ...update, String(updates?.skipUnchanged)]
+  if (updates) key.push(updates.sqlKey)
   return cached(entityText.batchStatements, key, () => {
     const shape = { ...rowShape(entityText, others), types: entityText.ready.types, defaults, fewScopes }
-    return updates && update.length > 0
+    return updates && isChanging(updates, { others })
       ? upsertManyStatement(shape, updateShape(entityText, updates, update))
       : findOrCreateManyStatement(shape)
   })
@@ -150,13 +152,15 @@ const deletedColumn = ({ metadata, declaration }: Pick<EntityText, 'metadata' | 
 
 function updateShape(
   { metadata, otherTexts }: EntityText,
-  { skipUnchanged }: Updates,
+  { skipUnchanged, sql, where }: Updates,
   update: readonly string[],
 ): UpdateShape {
   const names = (is: (column: ColumnMetadata) => boolean): string[] =>
     metadata.columns.filter(is).map(({ databaseName }) => databaseName)
   return {
     update,
+    sql,
+    where,
     versions: names(({ isVersion }) => isVersion),
     updateDates: names(({ isUpdateDate }) => isUpdateDate),
     hashes: changedTexts(otherTexts, update).flatMap(({ table }) => (table.guardless === true ? [table] : [])),

@@ -5,7 +5,8 @@ import { CALL_RULES, calledFrom, callerOf, type UpsertByTextOptions } from './ca
 import { type EntityText, entityTextOf, readyText, requireChanged, type Updates } from './entity-text'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
 import { type FindOrCreateResult, findOrCreateRow, upsertRow } from './one-row'
-import { type RequestedRow, requestedRow, updateOf, updatesOf } from './row-values'
+import { type RequestedRow, requestedRow } from './row-values'
+import { isChanging, requireUsed, updatesOf } from './updates'
 import { finish, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { withPromised } from './values'
 import { countResults, watched, watchers } from './watch'
@@ -19,7 +20,8 @@ import { countResults, watched, watchers } from './watch'
  * holds the text itself is updated. A row that is found takes over what `update` lists, of the columns that its values
  * bring; a row whose values bring none of these columns is only found. Of several rows with equal texts the first is
  * `created`, and each changes what it brings, as if they were upserted one after the other; all get the same entity.
- * Rows that set a column to different values take a statement each.
+ * Rows that set a column to different values take a statement each, and so do all rows of one text where `update` or
+ * `where` is SQL.
  *
  * A version counts up and an update date moves, as in `save`. A softly deleted row holds its text: it is updated, and
  * stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created; for one that is updated
@@ -64,14 +66,16 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   if (seen) return await seen
   checkOptions('upsertByText()', options, CALL_RULES.upsertByText)
   const entityText = entityTextOf(manager, entity, options.by)
-  const updates = updatesOf(entityText, options.update, options.skipUpdateIfNoValuesChanged ?? false)
+  const updates = updatesOf(entityText, options)
   const load = relationsToLoad(entityText, options)
   if (!Array.isArray(given)) {
     const { lazyRelations } = entityText.metadata
     const values = lazyRelations.length > 0 ? await withPromised(entityText.metadata, given) : given
-    return await upsertOne<Entity>(manager, entityText, requestedRow(entityText, values), { load, updates })
+    const requested = requestedRow(entityText, values, options.create)
+    requireUsed(entityText, updates, requested.row)
+    return await upsertOne<Entity>(manager, entityText, requested, { load, updates })
   }
-  const prepared = new PreparedMany<Entity>(entityText, load, { updates })
+  const prepared = new PreparedMany<Entity>(entityText, load, { create: options.create, updates })
   const caller = callerOf(upsertByText)
   const adding = prepared.addAll(given as readonly DeepPartial<Entity>[])
   if (adding) await adding
@@ -91,10 +95,9 @@ async function upsertOne<Entity extends ObjectLiteral>(
     for (let again = false; !result; again = true) {
       const ready = await readyText(session, entityText)
       try {
-        result =
-          updateOf(updates, requested.row).length > 0
-            ? await upsertRow<Entity>(session, ready, requested, updates)
-            : await findOrCreateRow<Entity>(session, ready, requested)
+        result = isChanging(updates, requested.row)
+          ? await upsertRow<Entity>(session, ready, requested, updates)
+          : await findOrCreateRow<Entity>(session, ready, requested)
       } catch (error) {
         requireChanged(session, entityText, error, again)
       }

@@ -36,7 +36,7 @@ import {
   tableName,
   type TextTable,
 } from './text-table'
-import { assignments, changes, isOfClass, textOf, type UpdateShape } from './upsert'
+import { assignments, conditionOf, givenAsColumn, isOfClass, textOf, type UpdateShape } from './upsert'
 
 /** The same type as in `catalog`, which imports this file. */
 type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -251,15 +251,16 @@ RETURNING ${returnedRow(shape, CREATED.yes)}`,
 }
 
 /** Updates the row that holds the text; gives nothing where there is none, or where it is as it should be. */
-export function updateSpreadStatement(given: RowShape, update: UpdateShape): Statement<StoredRow> {
-  const shape = unechoed(given)
+export function updateSpreadStatement(rowShape: RowShape, update: UpdateShape): Statement<StoredRow> {
+  const shape = unechoed(rowShape)
   const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
   const where = [holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)]
-  const changed = update.skipUnchanged ? `\n    AND (${changes(shape, update, value)})` : ''
+  const given = givenAsColumn(shape, value)
+  const condition = conditionOf(shape, update, value, given)
   return named(
     `UPDATE ${tableName(shape.table)} AS t
-SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value))}
-WHERE ${where.join('\n    AND ')}${isOfClass(update)}${changed}
+SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value), given)}
+WHERE ${where.join('\n    AND ')}${isOfClass(update)}${condition ? `\n    AND (${condition})` : ''}
 RETURNING ${returnedRow(shape, CREATED.no)}`,
     parserOf(shape, true),
   )

@@ -34,10 +34,17 @@ import {
 } from './find'
 import { bytewise, field, hashOfValues, isLive, isOther, op, tableName, type TextTable } from './text-table'
 
+/** SQL over the row that exists and the row that is given: SQL of a column of each, by its name. */
+export type SqlOfRows = (stored: (name: string) => string, given: (name: string) => string) => string
+
 /** What an upsert does to the row that holds the text. */
 export interface UpdateShape {
   /** Columns to set, all of them among the `others` of the shape: a row that is inserted gets the same values. */
   readonly update: readonly string[]
+  /** Further columns, which are set to SQL. What it uses of the given row is in the shape. */
+  readonly sql: ReadonlyMap<string, SqlOfRows>
+  /** Leave alone a row of which this is not true. @default none */
+  readonly where?: SqlOfRows | undefined
   /** Columns of numbers that count the updates. */
   readonly versions: readonly string[]
   /** Columns that are set to the time of the update, where `update` does not set them. */
@@ -62,8 +69,10 @@ export interface UpdateShape {
 export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: boolean): Statement<StoredRow> {
   const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
   // Asked of the row once it is locked: the update would look at what the snapshot has, and skip what others change.
-  const [changed, ifChanged] = update.skipUnchanged
-    ? [`(${changes(shape, update, value)}) AS changed`, ' AND pg_catalog.bool_and(changed)']
+  const given = givenAsColumn(shape, value)
+  const condition = conditionOf(shape, update, value, given)
+  const [changed, ifChanged] = condition
+    ? [`(${condition}) AS changed`, ' AND pg_catalog.bool_and(changed)']
     : [undefined, '']
   return named(
     `WITH found AS (
@@ -72,7 +81,7 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
   FOR NO KEY UPDATE
 ), updated AS (
   UPDATE ${tableName(shape.table)} AS t
-  SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value))}
+  SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value), given)}
   FROM (SELECT FROM found HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1${ifChanged}) AS f
   WHERE ${isTheRow(shape, keyParameter(shape))}${isOfClass(update)}
   RETURNING ${returnedRow(shape, CREATED.no)}
@@ -80,7 +89,7 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
 SELECT * FROM updated${orInsert ? '\nUNION ALL\nSELECT * FROM created' : ''}
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
-SELECT ${update.skipUnchanged ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
+SELECT ${condition ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
     parserOf(shape, true),
   )
 }
@@ -112,7 +121,8 @@ export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Sta
   const table = tableName(shape.table)
   const sent = (index: number): string => `i.c${index}`
   const same = isTheRow(shape, shape.crashesByPruning === true ? unpruned(shape, sent) : sent)
-  const changed = changes(shape, update, (name) => `i.c${insertColumns(shape).indexOf(name)}`)
+  const given = (name: string, otherwise = 'NULL'): string => broughtOr(shape, name, otherwise)
+  const condition = conditionOf(shape, update, (name) => `i.c${insertColumns(shape).indexOf(name)}`, given)
   const scoped = shape.table.scope.length > 0
   const createdRows = selectCreated(shape, { otherTexts: SAME_TEXTS })
   const unchanged = `
@@ -127,7 +137,7 @@ WHERE NOT o.changed`
   FROM ${scoped ? `(SELECT * FROM input AS i\n    ORDER BY ${inputOrder(shape)})` : 'input'} AS i
   CROSS JOIN LATERAL (
     SELECT ${selectRow(shape, 't', { created: CREATED.no, otherTexts: SAME_TEXTS })},
-      ${update.skipUnchanged ? `(${changed})` : 'true'} AS changed
+      ${condition ? `(${condition})` : 'true'} AS changed
     FROM ${table} AS t
     WHERE ${same}
     LIMIT 2
@@ -140,7 +150,7 @@ WHERE NOT o.changed`
   HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1
 ), updated AS (
   UPDATE ${table} AS t
-  SET ${assignments(update, (name, otherwise) => broughtOr(shape, name, otherwise))}
+  SET ${assignments(update, given)}
   FROM one AS o
   JOIN input AS i ON i.ordinal OPERATOR(pg_catalog.=) o.ordinal
   WHERE o.changed
@@ -150,7 +160,7 @@ WHERE NOT o.changed`
 ), ${createdMany(shape)}
 SELECT * FROM updated
 UNION ALL
-${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${update.skipUnchanged ? unchanged : ''}`
+${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${condition ? unchanged : ''}`
   return { name: '', sql, parse: batchParser(shape, true) }
 }
 
@@ -170,24 +180,56 @@ const unpruned =
  *
  * @param value what a column is set to; where a row does not bring it, to `otherwise`
  * @param text the same of a column of a text, within the digest
+ * @param given the same within SQL
  */
 export function assignments(
-  { update, versions, updateDates, hashes }: UpdateShape,
-  value: (name: string, otherwise: string) => string,
+  { update, sql, versions, updateDates, hashes }: UpdateShape,
+  value: (name: string, otherwise?: string) => string,
   text: (name: string) => string = (name) => value(name, field('t', name)),
+  given: (name: string) => string = (name) => value(name),
 ): string {
   // As TypeORM's save does.
   const now = 'CURRENT_TIMESTAMP'
-  const given = update.map((name) => [name, value(name, updateDates.includes(name) ? now : field('t', name))])
-  const dates = updateDates.filter((name) => !update.includes(name)).map((name) => [name, now])
+  const taken = update.map((name) => [name, value(name, updateDates.includes(name) ? now : field('t', name))])
+  const dates = updateDates.filter((name) => !update.includes(name) && !sql.has(name)).map((name) => [name, now])
+  const made = [...sql].map(([name, sqlOf]) => [name, sqlOf(stored, given)])
   const counted = versions.map((name) => [name, `${field('t', name)} ${op('+')} 1`])
   const hashed = hashes.map((table) => {
     const texts = table.text.map(({ name }) => (update.includes(name) ? text(name) : field('t', name)))
     return [table.hash, hashOfValues(table, texts)]
   })
-  return [...given, ...hashed, ...dates, ...counted]
-    .map(([name = '', sql]) => `${quote(name)} = ${sql}`)
+  return [...taken, ...made, ...hashed, ...dates, ...counted]
+    .map(([name = '', value]) => `${quote(name)} = ${value}`)
     .join(',\n    ')
+}
+
+const stored = (name: string): string => field('t', name)
+
+/** A parameter has one type in all of a statement: that of its column. */
+export const givenAsColumn =
+  (shape: RowShape, value: (name: string) => string) =>
+  (name: string): string =>
+    `${written(shape, name, value(name))}${shape.spatial?.has(name) ? '' : `::${typeOf(shape.types, name)}`}`
+
+/**
+ * Which rows are changed; undefined: all of them.
+ *
+ * @param sent a value as it is sent
+ * @param given the same in the type of its column
+ */
+export function conditionOf(
+  shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
+  update: UpdateShape,
+  sent: (name: string) => string,
+  given: (name: string) => string,
+): string | undefined {
+  const { sql, where, skipUnchanged } = update
+  const made = [...sql].map(([name, sqlOf]) => {
+    return isOther(bytewise('t', name), `(${sqlOf(stored, given)})::${typeOf(shape.types, name)}::pg_catalog.text`)
+  })
+  const changed = [...changes(shape, update, sent), ...made].join('\n      OR ')
+  const conditions = [...(skipUnchanged ? [changed] : []), ...(where ? [`(${where(stored, given)}) IS TRUE`] : [])]
+  return conditions.length > 1 ? `(${conditions.join(')\n      AND (')})` : conditions[0]
 }
 
 /** A parameter has one type in all of a statement: that of its column. */
@@ -219,23 +261,21 @@ RETURNING t.${quote(shape.table.hash)}`,
 }
 
 /** Compared as texts, which every type has: `json` has no equality. */
-export function changes(
+function changes(
   shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
   { update }: UpdateShape,
   value: (name: string) => string,
-): string {
+): string[] {
   const brought = [...(shape.defaults?.keys() ?? [])]
-  return update
-    .map((name) => {
-      const type = shape.spatial?.has(name) ? undefined : shape.types?.get(name)
-      const sent = value(name)
-      // A value that is too long is compared as it is, so that the update refuses it.
-      const isCut = type !== undefined && /^(?:character|bit)/.test(type.declared)
-      const exact = type ? asStored(sent, type) : written(shape, name, sent)
-      const stored = isCut ? `${sent}::${typeOf(shape.types, name)}` : exact
-      const changed = isOther(bytewise('t', name), `(${stored})::pg_catalog.text`)
-      const nth = brought.indexOf(name)
-      return nth === -1 ? changed : `i.g${nth} AND\n    ${changed}`
-    })
-    .join('\n      OR ')
+  return update.map((name) => {
+    const type = shape.spatial?.has(name) ? undefined : shape.types?.get(name)
+    const sent = value(name)
+    // A value that is too long is compared as it is, so that the update refuses it.
+    const isCut = type !== undefined && /^(?:character|bit)/.test(type.declared)
+    const exact = type ? asStored(sent, type) : written(shape, name, sent)
+    const stored = isCut ? `${sent}::${typeOf(shape.types, name)}` : exact
+    const changed = isOther(bytewise('t', name), `(${stored})::pg_catalog.text`)
+    const nth = brought.indexOf(name)
+    return nth === -1 ? changed : `i.g${nth} AND\n    ${changed}`
+  })
 }

@@ -54,7 +54,9 @@ import {
   findOrCreate,
   insertOrFail,
   type OperationEvent,
+  UniqueText,
   updateOrFail,
+  upsertByText,
 } from 'typeorm-unique-text'
 import { findHolder, Name, rename, UniqueName } from 'typeorm-unique-text/names'
 import { countWithin, NumberWithin } from 'typeorm-unique-text/numbers'
@@ -66,7 +68,7 @@ import { Page } from './ormconfig'
 ${lines.map(({ classes }) => classes).join('\n')}
 
 async function main() {
-  const entities = [Page, Url, User, Comment, Name, OnceToken]
+  const entities = [Page, Visit, Url, User, Comment, Name, OnceToken]
   const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
   const { manager } = await dataSource.initialize()
 ${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
@@ -79,7 +81,7 @@ void main()
 test('the lines of docs/operations.md and of docs/url.md print what is beside them', PATIENCE, async () => {
   const pages = ['operations.md', 'url.md'].map((name) => readFile(path.join(ROOT, 'docs', name), 'utf8'))
   const lines = readLines((await Promise.all(pages)).join(''))
-  expect(lines.map(({ name }) => name)).toEqual(['operations', 'watch', 'more', 'url'])
+  expect(lines.map(({ name }) => name)).toEqual(['operations', 'upsert', 'watch', 'more', 'url'])
   const project = await makeProject(workspace.installation, 'lines', {
     databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),
     files: { ...readme.files, 'lines.ts': programOf(lines) },

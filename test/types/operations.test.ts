@@ -341,6 +341,21 @@ describe('upsertByText', () => {
     void (() => repository.extend(uniqueTextMethods).upsertByText({ url: 'a' }, { update: ['titel'] }))
     // @ts-expect-error (a list)
     void (() => upsertByText(manager, Page, { url: 'a' }, { update: 'title' }))
+    // @ts-expect-error (no such property to set)
+    void (() => upsertByText(manager, Page, { url: 'a' }, { update: { titel: () => '1' } }))
+    // @ts-expect-error (no such column in SQL)
+    void (() => upsertByText(manager, Page, { url: 'a' }, { update: { title: ({ stored }) => stored.titel } }))
+    // @ts-expect-error (a value is given in the row)
+    void (() => upsertByText(manager, Page, { url: 'a' }, { update: { title: 'b' } }))
+    // @ts-expect-error (SQL)
+    void (() => upsertByText(manager, Page, { url: 'a' }, { where: ({ stored }) => stored.id === '1' }))
+    // @ts-expect-error (a function gives values for many moments)
+    void (() => upsertByText(manager, Page, { url: 'a' }, { create: () => ({ title: 'b' }) }))
+    void (() => upsertByText(manager, Page, { url: 'a' }, { create: { title: 'b' }, update: {}, where: () => 'true' }))
+    void (() =>
+      upsertByText(manager, Counted, [{ text: 'a' }], {
+        update: { 'counters.views': ({ stored }) => `${stored['counters.views']} + 1`, page: true },
+      }))
   })
 })
 

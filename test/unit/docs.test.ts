@@ -76,7 +76,7 @@ test('docs/options.md has every option of a call, beside the calls that take it'
     lines.flatMap((line) => {
       const [names = '', of = ''] = cellsOf(line)
       const takes = [...of.matchAll(/`(\w+)`/g)].some(([, name]) => name === operation)
-      return takes || (GROUPS[of.trim()] ?? []).includes(operation)
+      return takes || of.split(',').some((group) => GROUPS[group.trim()]?.includes(operation))
         ? [...names.matchAll(/`(\w+)`/g)].map(([, name = '']) => name)
         : []
     })

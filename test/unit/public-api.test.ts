@@ -79,6 +79,7 @@ const PUBLIC = {
       'OperationEvent',
       'RowChange',
       'RowId',
+      'SqlOfRow',
       'TextHash',
       'UniqueTextClassOptions',
       'UniqueTextColumn',

@@ -44,6 +44,7 @@ const batchOf = (shape: RowShape): BatchShape => ({ ...shape, types, defaults: n
 const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({ table, types, primary: ['id'], standing })
 const update: UpdateShape = {
   update: ['title'],
+  sql: new Map(),
   versions: ['version'],
   updateDates: ['changed'],
   hashes: [],
