@@ -567,6 +567,10 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
   const { session, target, table, references, clears, conflicts } = merging
   const { on } = target
   if (ready.length === 0) return
+  const isAny = async (sql: string): Promise<boolean> => {
+    const [found] = await session.query<{ n: string }>(sql, [ready])
+    return found?.n !== '0'
+  }
   for (const places of await together(merging, ready)) {
     for (const one of references) {
       if (first) for (const place of places) await conflicts.clear(place, one)
@@ -577,13 +581,12 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
   // Only now: a trigger on one table may write rows of another, whose references were turned before.
   for (const one of references) {
-    const [still] = await session.query<{ n: string }>(stillReferring(placesSource(on), one), [ready])
-    if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${one.table}`)
+    const isReferring = await isAny(stillReferring(placesSource(on), one))
+    if (isReferring) throw new Unmergeable(`a trigger undoes references of ${one.table}`)
   }
   await session.query(logRows(on, table), [ready, on.table.guard])
   await session.query(deleteRows(on), [ready])
-  const [there] = await session.query<{ n: string }>(stillThere(on), [ready])
-  if (there?.n !== '0') throw new Unmergeable('a trigger keeps it')
+  if (await isAny(stillThere(on))) throw new Unmergeable('a trigger keeps it')
   await session.query(noteMergedKeys(on), [ready])
   if (merging.decides) await setAll(merging, ready)
   if (clears) {

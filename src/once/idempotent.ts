@@ -141,14 +141,16 @@ export async function replyTo<Request extends HttpRequest>(
     hasBegun = true
     return checkedAnswer(await work(manager))
   }
+  const { required = true } = options
   const key = request.headers['idempotency-key']
   if (typeof key !== 'string' || key === '') {
-    if (options.required ?? true) return refusal(400, 'IDEMPOTENCY_KEY_REQUIRED', 'Send one header Idempotency-Key.')
+    if (required) return refusal(400, 'IDEMPOTENCY_KEY_REQUIRED', 'Send one header Idempotency-Key.')
     return replyOf(await dataSource.transaction(run))
   }
   const client = options.client(request)
-  if (typeof client !== 'string' || client === '')
+  if (typeof client !== 'string' || client === '') {
     throw new DeclarationError('idempotent(): "client" must return a non-empty string.')
+  }
   if (!options.request && isUnread(request))
     return refusal(415, 'BODY_NOT_PARSED', 'No parser of the server has read the body of the request.')
   try {
@@ -158,10 +160,15 @@ export async function replyTo<Request extends HttpRequest>(
   } catch (error) {
     // The work may throw the same errors, of tokens of its own.
     if (hasBegun) throw error
-    if (error instanceof OnceFailedError) return { ...(error.failure as KeptFailure), ...REPLAYED, isFailure: true }
-    if (!(error instanceof OnceRunningError || error instanceof TokenReusedError)) throw error
-    return refusal(httpStatusOf(error) ?? 500, error.code, error.message)
+    return replyToError(error)
   }
+}
+
+/** @throws the error, unless it refuses the request or is a failure that was kept */
+function replyToError(error: unknown): Reply {
+  if (error instanceof OnceFailedError) return { ...(error.failure as KeptFailure), ...REPLAYED, isFailure: true }
+  if (!(error instanceof OnceRunningError || error instanceof TokenReusedError)) throw error
+  return refusal(httpStatusOf(error) ?? 500, error.code, error.message)
 }
 
 const REPLAYED = { headers: { 'idempotent-replayed': 'true' } }
