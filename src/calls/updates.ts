@@ -27,7 +27,7 @@ export function updatesOf<Entity>(
       ? [[setColumn(entityText, name), templateOf(entityText, value as SqlOfRow, used)] as const]
       : [],
   )
-  const condition = where ? templateOf(entityText, where as SqlOfRow, used) : ''
+  const condition = where ? templateOf(entityText, where, used) : ''
   const created = create ? entityText.others.filter((column) => column.getEntityValue(create) !== undefined) : []
   const sqlKey = [...set.flat(), condition].join('\0')
   const key = [
