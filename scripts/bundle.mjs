@@ -2,7 +2,6 @@
  * Completes `dist` after `tsc`:
  *
  * - `text/normalize-url.js` gets normalize-url itself, because that is an ES module only and a normalizer is synchronous.
- * - JavaScript loses its comments, which the declarations keep: a quarter of its size.
  * - `esm` gets the same sources as ES modules, file by file, so that a bundler leaves out what nobody uses.
  *
  * Only bundlers read `esm`: package.json offers it under the condition `module`, for `import` and for `require`. Node.js does
@@ -11,7 +10,7 @@
 import { existsSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { build, transform } from 'esbuild'
+import { build } from 'esbuild'
 
 const licence = await readFile('node_modules/normalize-url/license', 'utf8')
 const common = {
@@ -26,13 +25,6 @@ const withLicence = { banner: { js: `/*! Holds normalize-url:\n${licence.trim()}
 const file = 'dist/text/normalize-url.js'
 await build({ ...common, ...withLicence, entryPoints: [file], outfile: file, allowOverwrite: true, format: 'cjs' })
 await writeFile('dist/text/normalize-url.LICENSE.txt', licence)
-
-for (const name of await readdir('dist', { recursive: true })) {
-  if (!name.endsWith('.js')) continue
-  const script = path.join('dist', name)
-  const { code } = await transform(await readFile(script, 'utf8'), { charset: 'utf8', legalComments: 'inline' })
-  await writeFile(script, code)
-}
 
 /** Leaves an import of a file of ours as it is, under the file name that ES modules need. */
 const fileByFile = {

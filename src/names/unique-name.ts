@@ -28,7 +28,7 @@ import type { Change } from '../sql/alter'
 import { plainName } from '../sql/identifier'
 import type { FormerPolicy, HolderTable } from '../sql/names'
 import type { TriggerNote } from '../sql/trigger-set'
-import { type Duration, intervalOf } from '../text/digest'
+import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
 import { claimAllNames, releaseAllNames } from '../triggers/names'
 import { notedHolder } from '../triggers/plan'
@@ -369,7 +369,7 @@ function toRawName(where: string, property: string, options: UniqueNameOptions):
   const normalizer = toNormalizer(normalize)
   if (typeof former === 'string') return { property, namespace, normalizer, former: POLICIES[former] }
   const [[key, duration] = ['reserveFor', undefined]] = Object.entries(former)
-  const policy: FormerPolicy = { state: STATES[key] ?? 'reserved', interval: intervalOf(key, duration) }
+  const policy: FormerPolicy = { state: STATES[key] ?? 'reserved', interval: durationOf(key, duration).interval }
   return { property, namespace, normalizer, former: policy }
 }
 

@@ -1,7 +1,7 @@
 import type { DataSource, EntityManager } from 'typeorm'
 import { DeclarationError, httpStatusOf, OnceFailedError, OnceRunningError, TokenReusedError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
-import { type Duration, intervalOf, millisecondsOf } from '../text/digest'
+import { type Duration, durationOf } from '../text/digest'
 import type { JsonAnswer } from './json'
 import { once, type OnceOptions } from './once'
 
@@ -67,8 +67,8 @@ const RULES: Rules<IdempotentOptions<unknown>> = {
 export function checkIdempotent(options: IdempotentOptions<never>, more: Rules<Record<string, unknown>> = {}): void {
   checkOptions('idempotent()', options, { ...RULES, ...more }, ['client'])
   const { expires, patience } = options
-  if (expires !== undefined) intervalOf('expires', expires)
-  if (patience !== undefined) millisecondsOf('patience', patience)
+  if (expires !== undefined) durationOf('expires', expires)
+  if (patience !== undefined) durationOf('patience', patience)
 }
 
 /**

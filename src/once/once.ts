@@ -11,7 +11,7 @@ import {
   TransactionAbortedError,
 } from '../errors'
 import { checkOptions, kindOf, oneOf, RULE, type Rules } from '../options'
-import { type Duration, intervalOf, millisecondsOf } from '../text/digest'
+import { type Duration, durationOf } from '../text/digest'
 import { canonicalJson, exactJson, type JsonAnswer } from './json'
 import type { StoredToken } from './sql'
 import {
@@ -180,7 +180,7 @@ function waitingOf({ whileRunning, patience }: OnceOptions): Pick<Call, 'refuses
   const refuses = whileRunning === 'refuse'
   if (patience === undefined) return { refuses, deadline: refuses ? 0 : undefined }
   if (refuses) throw new DeclarationError(`once(): there is no patience with whileRunning: 'refuse'. Leave one out.`)
-  return { refuses, deadline: performance.now() + millisecondsOf('patience', patience) }
+  return { refuses, deadline: performance.now() + durationOf('patience', patience).milliseconds }
 }
 
 /** How long the call may still wait; the server takes a whole number above 0. */
@@ -188,7 +188,7 @@ const millisecondsLeft = (deadline: number): number => Math.max(1, Math.ceil(dea
 
 function expiryOf(expires: Date | Duration | undefined): readonly [string | null, string | null] {
   if (expires === undefined) return [null, null]
-  if (!(expires instanceof Date)) return [null, intervalOf('expires', expires)]
+  if (!(expires instanceof Date)) return [null, durationOf('expires', expires).interval]
   // Postgres accepts no sign in front of a year after 9999; it accepts every year that a Date can have.
   if (expires.getTime() > Date.now()) return [expires.toISOString().replace(/^\+0*/, ''), null]
   throw new DeclarationError(`"expires" must be in the future. Give a later Date, or a duration such as '24 hours'.`)

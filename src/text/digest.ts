@@ -67,33 +67,26 @@ const MAX_YEARS = 10_000
 
 const SHAPE = /^([1-9]\d{0,14}) ([a-z]+?)s?$/
 
+/** A duration as it is sent. */
+interface SentDuration {
+  /** What Postgres takes as an interval, and what needs no quoting between the quotes of a literal. */
+  readonly interval: string
+  /** At most what a timer and a setting of Postgres can be: 24 days. */
+  readonly milliseconds: number
+}
+
 /**
- * Returns what Postgres takes as an interval, and what needs no quoting between the quotes of a literal.
- *
  * @param what names the duration in an error: `expires`
  * @throws DeclarationError for anything but a {@link Duration} from 1 second to 10,000 years
  * @example
- * intervalOf('expires', '90 days') // '90 days'
+ * durationOf('expires', '90 days').interval // '90 days'
  */
-export function intervalOf(what: string, duration: unknown): string {
-  const { digits, unit } = partsOf(what, duration)
-  return `${digits} ${unit}s`
-}
-
-/**
- * Returns how long a duration is at most, no longer than a timer and a setting of Postgres can be: 24 days.
- *
- * @throws DeclarationError as `intervalOf`
- */
-export function millisecondsOf(what: string, duration: unknown): number {
-  const { digits, unit } = partsOf(what, duration)
-  return Math.min(Number(digits) * UNITS[unit] * 1_000, 2 ** 31 - 1)
-}
-
-function partsOf(what: string, duration: unknown): { readonly digits: string; readonly unit: Unit } {
+export function durationOf(what: string, duration: unknown): SentDuration {
   const [, digits = '', unit = ''] = (typeof duration === 'string' && SHAPE.exec(duration)) || []
   const seconds = Object.hasOwn(UNITS, unit) ? Number(digits) * UNITS[unit as Unit] : Number.NaN
-  if (seconds <= MAX_YEARS * UNITS.year) return { digits, unit: unit as Unit }
+  if (seconds <= MAX_YEARS * UNITS.year) {
+    return { interval: `${digits} ${unit}s`, milliseconds: Math.min(seconds * 1_000, 2 ** 31 - 1) }
+  }
   throw new DeclarationError(
     `"${what}" must be a whole number and a unit, for instance '90 days'. ` +
       `Units range from second to year; the maximum is ${MAX_YEARS.toLocaleString('en')} years.`,

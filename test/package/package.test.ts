@@ -226,7 +226,9 @@ describe('the tarball', () => {
     for (const file of await listFiles(workspace.unpacked)) {
       const text = await readFile(path.join(workspace.unpacked, file), 'utf8')
       if ([checkout, workspace.folder, `${home}/unique-text`].some((place) => text.includes(place))) machine.push(file)
-      for (const [address] of text.matchAll(/(?<=https?:\/\/)[\w.-]+|[\w.-]+@[\w-]+\.[a-z]{2,}/g))
+      for (const [address] of text.matchAll(
+        /(?<=https?:\/\/(?:\w+:\w+@)?)(?!\w+:\w+@)[\w.-]+|[\w.-]+@[\w-]+\.[a-z]{2,}/g,
+      ))
         addresses.add(address)
     }
     expect(machine).toEqual([])

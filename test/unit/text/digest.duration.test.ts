@@ -1,6 +1,6 @@
 import { expect, expectTypeOf, test } from 'vitest'
 import { DeclarationError } from '../../../src/errors'
-import { type Duration, intervalOf } from '../../../src/text/digest'
+import { type Duration, durationOf } from '../../../src/text/digest'
 
 test.each([
   ['1 second', '1 seconds'],
@@ -13,7 +13,7 @@ test.each([
   ['10000 years', '10000 years'],
   ['316224000000 seconds', '316224000000 seconds'],
 ])('%s is the interval %s', (duration, interval) => {
-  expect(intervalOf('expires', duration)).toBe(interval)
+  expect(durationOf('expires', duration).interval).toBe(interval)
 })
 
 test.each([
@@ -50,11 +50,11 @@ test.each([
   {},
   ['90 days'],
 ])('%j is refused', (duration) => {
-  expect(() => intervalOf('expires', duration)).toThrow(DeclarationError)
+  expect(() => durationOf('expires', duration)).toThrow(DeclarationError)
 })
 
 test('the error names what was wrong, and an example', () => {
-  expect(() => intervalOf('reserveFor', 'soon')).toThrow(
+  expect(() => durationOf('reserveFor', 'soon')).toThrow(
     `"reserveFor" must be a whole number and a unit, for instance '90 days'. Units range from second to year; the maximum is 10,000 years.`,
   )
 })
