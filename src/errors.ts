@@ -37,6 +37,7 @@ export type UniqueTextErrorCode =
 export abstract class UniqueTextError extends Error {
   /** A literal: bundlers rename classes. */
   abstract override readonly name: string
+  /** The name of the condition, in capitals. */
   abstract readonly code: UniqueTextErrorCode
 
   constructor(message: string, cause?: unknown) {
@@ -95,6 +96,7 @@ Object.defineProperty(UniqueTextError, Symbol.hasInstance, {
 /** A decorator, an EntitySchema or a call contradicts the entity. Thrown before any SQL. */
 export class DeclarationError extends UniqueTextError {
   override readonly name = 'DeclarationError'
+  /** The name of the condition. */
   readonly code = 'INVALID_DECLARATION'
 }
 
@@ -108,16 +110,22 @@ export interface Rejection {
   readonly offset?: number | undefined
   /** 0-based position among all rows of a call that writes all of them or none; left out by any other call. */
   readonly row?: number | undefined
+  /** The error that the normalizer threw. */
   readonly cause?: unknown
 }
 
 /** A normalizer refused the text, or Postgres could not store it exactly. Thrown before any SQL. */
 export class TextRejectedError extends UniqueTextError {
   override readonly name = 'TextRejectedError'
+  /** The name of the condition. */
   readonly code = 'TEXT_REJECTED'
+  /** The property that holds the text. */
   readonly property: string
+  /** Why the text is refused. */
   readonly reason: string
+  /** The position in the text, in UTF-16 code units, if there is one. */
   readonly offset: number | undefined
+  /** The index of the row in the call, if it has several. */
   readonly row: number | undefined
 
   constructor({ property, reason, offset, row, cause }: Rejection) {
@@ -164,6 +172,7 @@ export interface TakenText {
  */
 export class TextTakenError extends UniqueTextError {
   override readonly name = 'TextTakenError'
+  /** The name of the condition. */
   readonly code = 'TEXT_TAKEN'
   /** Every text that was found taken, in the order requested. */
   readonly taken: readonly TakenText[]
@@ -207,6 +216,7 @@ const MAX_TAKEN_SHOWN = 10
 /** A token of `once` was used before, with another request; nothing was written, and `work` was not called. */
 export class TokenReusedError extends UniqueTextError {
   override readonly name = 'TokenReusedError'
+  /** The name of the condition. */
   readonly code = 'TOKEN_REUSED'
 
   constructor() {
@@ -245,7 +255,9 @@ export class OnceFailedError extends UniqueTextError {
 /** The text of an `immutable` declaration was changed; nothing was written. */
 export class ImmutableTextError extends UniqueTextError {
   override readonly name = 'ImmutableTextError'
+  /** The name of the condition. */
   readonly code = 'IMMUTABLE_TEXT'
+  /** The property that holds the text. */
   readonly property: string
 
   constructor(property: string, cause?: unknown) {
@@ -257,7 +269,9 @@ export class ImmutableTextError extends UniqueTextError {
 /** More than `maxChainLength` texts share one hash in one scope: an attack, or a broken digest. */
 export class ChainLimitError extends UniqueTextError {
   override readonly name = 'ChainLimitError'
+  /** The name of the condition. */
   readonly code = 'CHAIN_LIMIT'
+  /** The property that holds the text. */
   readonly property: string
 
   constructor(property: string, cause?: unknown) {
@@ -273,7 +287,9 @@ export class ChainLimitError extends UniqueTextError {
 /** Another text has this hash, and without a guard a hash has room for one text. Nothing was written. */
 export class HashCollisionError extends UniqueTextError {
   override readonly name = 'HashCollisionError'
+  /** The name of the condition. */
   readonly code = 'HASH_COLLISION'
+  /** The property that holds the text. */
   readonly property: string
 
   constructor(property: string, cause?: unknown) {
@@ -289,9 +305,11 @@ export class HashCollisionError extends UniqueTextError {
 /** Find-or-create gave up. `cause` is the last error of the driver, if there was one. */
 export class AttemptsExhaustedError extends UniqueTextError {
   override readonly name = 'AttemptsExhaustedError'
+  /** The name of the condition. */
   readonly code = 'ATTEMPTS_EXHAUSTED'
   /** Attempts made: 10 means one try and nine retries. */
   readonly attempts: number
+  /** The time since the first attempt began. */
   readonly elapsedMilliseconds: number
 
   constructor(property: string, attempts: number, elapsedMilliseconds: number, cause?: unknown) {
@@ -312,6 +330,7 @@ export class AttemptsExhaustedError extends UniqueTextError {
  */
 export class TransactionAbortedError extends UniqueTextError {
   override readonly name = 'TransactionAbortedError'
+  /** The name of the condition. */
   readonly code = 'TRANSACTION_ABORTED'
 
   /** @param reason one clause */
@@ -323,7 +342,9 @@ export class TransactionAbortedError extends UniqueTextError {
 /** Two stored rows hold the same text in the same scope: the guard or the index was switched off. */
 export class DuplicateTextError extends UniqueTextError {
   override readonly name = 'DuplicateTextError'
+  /** The name of the condition. */
   readonly code = 'DUPLICATE_TEXT'
+  /** The property that holds the text. */
   readonly property: string
   /** Primary keys of the rows that hold the text, as TypeORM id maps. */
   readonly ids: readonly unknown[]
@@ -340,8 +361,11 @@ export class DuplicateTextError extends UniqueTextError {
 
 /** One thing about the database that contradicts a declaration. */
 export interface Finding {
+  /** What is wrong with the object. */
   readonly kind: 'missing' | 'invalid' | 'different' | 'disabled'
+  /** The kind of the object. */
   readonly object: 'table' | 'column' | 'index' | 'check' | 'guard' | 'function' | 'trigger'
+  /** The name of the object in the database. */
   readonly name: string
   /** One clause, where `kind` does not say it all: `its body differs`. */
   readonly detail?: string
@@ -350,7 +374,9 @@ export interface Finding {
 /** The database lacks what a declaration needs. Thrown before anything is written. */
 export class SchemaDriftError extends UniqueTextError {
   override readonly name = 'SchemaDriftError'
+  /** The name of the condition. */
   readonly code = 'SCHEMA_DRIFT'
+  /** The differences between the declaration and the database. */
   readonly findings: readonly Finding[]
 
   constructor(table: string, findings: readonly Finding[]) {
@@ -365,18 +391,21 @@ export class SchemaDriftError extends UniqueTextError {
 /** Not PostgreSQL, or a database whose encoding is not UTF8. */
 export class UnsupportedDatabaseError extends UniqueTextError {
   override readonly name = 'UnsupportedDatabaseError'
+  /** The name of the condition. */
   readonly code = 'UNSUPPORTED_DATABASE'
 }
 
 /** What a call waits for waits for the call, and would for ever: it was ended. */
 export class WaitsForItselfError extends UniqueTextError {
   override readonly name = 'WaitsForItselfError'
+  /** The name of the condition. */
   readonly code = 'WAITS_FOR_ITSELF'
 }
 
 /** The DataSource has no connections any more. Nothing was sent by what waited for one. */
 export class DataSourceDestroyedError extends UniqueTextError {
   override readonly name = 'DataSourceDestroyedError'
+  /** The name of the condition. */
   readonly code = 'DATA_SOURCE_DESTROYED'
 
   constructor(cause?: unknown) {

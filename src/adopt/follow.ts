@@ -29,9 +29,11 @@ export interface FollowOptions extends Pick<AdoptOptions, LockOption | HoldOptio
 
 /** What other code wrote meanwhile. */
 export interface FollowReport {
+  /** How many texts were normalized. */
   readonly normalized: number
   /** The first ten rows whose texts could not be normalized: refused, or standing in another row once normalized. */
   readonly refused: readonly RefusedRow[]
+  /** How many texts the normalizer refused. */
   readonly refusedTotal: number
 }
 

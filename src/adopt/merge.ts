@@ -219,7 +219,9 @@ export interface MergeOptions extends NamedReferences, Pick<AdoptOptions, LockOp
 
 /** A row that went, and the one that took its place: primary keys, by the columns' names in the database. */
 export interface MergedKey {
+  /** The primary key of the row that was removed. */
   readonly row: ObjectLiteral
+  /** The primary key of the row that remains. */
   readonly kept: ObjectLiteral
 }
 
@@ -252,6 +254,7 @@ const MERGE_RULES: Rules<MergeOptions> = {
 
 /** The result of a merge: what became of the duplicates. */
 export interface MergeReport {
+  /** How many rows were removed. */
   readonly merged: number
   /** References that were turned, and rows of other tables that went because they clashed, by table. */
   readonly changes: readonly MergeChange[]
@@ -265,6 +268,7 @@ export interface MergeChange {
   readonly table: string
   /** The columns of the references; undefined: rows that went. */
   readonly columns: readonly string[] | undefined
+  /** How many rows. */
   readonly rows: number
 }
 

@@ -4,18 +4,22 @@ import type { LockMode } from './sql/table'
 /** The steps of every adoption in their order. One that stopped early continues with the step that it was in. */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
 
+/** A step of an adoption, in the order in which they run. */
 export type AdoptStep = (typeof STEPS)[number]
 
 /** What one step of an adoption would do. */
 export interface PlannedStep {
+  /** The step. */
   readonly step: AdoptStep
   /** Which sessions wait while the last statements of the step hold their lock; undefined if none wait. */
   readonly lock: LockMode | undefined
+  /** The SQL of the step. */
   readonly statements: readonly string[]
 }
 
 /** What the steps report and count. */
 export interface AdoptProgress {
+  /** The step that runs. */
   readonly step: AdoptStep
   /** 0 to 1; undefined where nobody knows. */
   readonly fraction: number | undefined
@@ -25,12 +29,15 @@ export interface AdoptProgress {
 
 /** How a lock that stops readers or writers was obtained. */
 export interface AdoptionLock {
+  /** The step that took the lock. */
   readonly step: string
+  /** The mode of the lock on the table. */
   readonly mode: LockMode
   /** 1-based; each but the last gave up after the time limit. */
   readonly attempts: number
   /** Time in the queue of the last attempt. */
   readonly waitedMilliseconds: number
+  /** How long the lock was held. */
   readonly heldMilliseconds: number
 }
 
@@ -68,7 +75,9 @@ export interface AdoptOptions {
   readonly fake?: string | undefined
   /** Once aborted, the adoption stops after the batch that is at the server. */
   readonly signal?: AbortSignal | undefined
+  /** Receives the progress. */
   readonly onProgress?: (progress: AdoptProgress) => void
+  /** Receives sentences about what the command waits for or repeats. */
   readonly onNotice?: (notice: string) => void
   /** Called when a lock that stopped readers or writers is given back. */
   readonly onLock?: (lock: AdoptionLock) => void

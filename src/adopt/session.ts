@@ -449,9 +449,11 @@ export type AdoptionReason =
 /** `adopt` or `abandon` cannot continue by itself. What it has done stays, and the same call continues from there. */
 export class AdoptionError extends UniqueTextError {
   override readonly name = 'AdoptionError'
+  /** The name of the condition. */
   readonly code = 'ADOPTION_STOPPED'
 
   constructor(
+    /** The condition that stopped the command. */
     readonly reason: AdoptionReason,
     message: string,
     cause?: unknown,

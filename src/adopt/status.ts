@@ -9,7 +9,9 @@ export interface LockHolder {
   readonly pid: number | null
   /** The identifier of a prepared transaction, for COMMIT PREPARED or ROLLBACK PREPARED. */
   readonly prepared: string | null
+  /** The role of the session. */
   readonly user: string | null
+  /** The `application_name` of the session. */
   readonly application: string | null
   /** The state in pg_stat_activity, for instance `idle in transaction`; or `prepared`. */
   readonly state: string
@@ -21,11 +23,15 @@ export interface LockHolder {
 
 /** The session of a command that works on a table now. */
 export interface RunningCommand {
+  /** The process of the server. */
   readonly pid: number
+  /** The role of the session. */
   readonly user: string | null
+  /** The `application_name` of the session. */
   readonly application: string | null
   /** How long the session has been connected. */
   readonly seconds: number
+  /** The beginning of the last statement. */
   readonly query: string | null
   /** The type of event that it waits for, as in pg_stat_activity: `Lock`, `IO`, …; null while it works. */
   readonly waitsFor: string | null

@@ -116,13 +116,17 @@ type WorkCommand = TableCommand<Work> & { readonly options: AdoptOptions }
 export interface RefusedRow {
   /** Its primary key, by the columns' names in the database; a number that JavaScript would round is a string. */
   readonly key: ObjectLiteral
+  /** Why the normalizer refused the text. */
   readonly reason: string
 }
 
+/** Rows with equal texts. */
 export interface Duplicates {
+  /** How many texts have several rows. */
   readonly groups: number
   /** Rows that would go if each text stood once. */
   readonly surplus: number
+  /** How many rows the largest group has. */
   readonly largest: number
   /** Primary keys of the first ten groups, the oldest row of each first. */
   readonly first: readonly (readonly ObjectLiteral[])[]
@@ -131,6 +135,7 @@ export interface Duplicates {
 export interface FoundRows {
   /** The first ten refused rows. */
   readonly refused: readonly RefusedRow[]
+  /** How many rows are refused. */
   readonly refusedTotal: number
   /** Rows that hold the same text; undefined before the index is there. */
   readonly duplicates: Duplicates | undefined
@@ -144,7 +149,9 @@ export interface AdoptReport extends FoundRows {
   readonly step: AdoptStep
   /** There was nothing to do. */
   readonly unchanged: boolean
+  /** The locks on the table, in their order. */
   readonly locks: readonly AdoptionLock[]
+  /** How many rows the steps have written. */
   readonly counts: Readonly<AdoptCounts>
 }
 

@@ -72,6 +72,7 @@ interface NestedOptions<Entity = ObjectLiteral> extends Omit<LoadOptions<Entity>
 export interface FindOrCreateProgress {
   /** Inputs whose result is known; the others count among them. */
   readonly done: number
+  /** How many rows were created. */
   readonly created: number
   /** Inputs that have an error at their index. */
   readonly rejected: number

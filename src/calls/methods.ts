@@ -28,6 +28,7 @@ type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof 
  * const { entity, created } = await Page.findOrCreate({ url: 'http://example.com/' })
  */
 export class UniqueTextEntity extends BaseEntity {
+  /** Finds or creates the row of a text, outside of your transactions. */
   static async findOrCreate<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
     this: EntityClass<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
@@ -37,6 +38,7 @@ export class UniqueTextEntity extends BaseEntity {
     return await findOrCreate(manager, target, values, options)
   }
 
+  /** Finds or creates the rows of many texts, outside of your transactions. */
   static async findOrCreateMany<
     Entity extends UniqueTextEntity,
     Given = DeepPartial<Entity>,
@@ -50,6 +52,7 @@ export class UniqueTextEntity extends BaseEntity {
     return await findOrCreateMany(manager, target, inputs, options)
   }
 
+  /** Finds the row of a text, outside of your transactions. */
   static async findOneByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
     this: EntityClass<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
@@ -59,6 +62,7 @@ export class UniqueTextEntity extends BaseEntity {
     return await findOneByText(manager, target, values, options)
   }
 
+  /** Returns whether a row holds the text, outside of your transactions. */
   static async existsByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
     this: EntityClass<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
@@ -68,6 +72,7 @@ export class UniqueTextEntity extends BaseEntity {
     return await existsByText(manager, target, values, options)
   }
 
+  /** Returns how many rows hold one of the texts, outside of your transactions. */
   static async countByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
     this: EntityClass<Entity>,
     inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
@@ -77,6 +82,7 @@ export class UniqueTextEntity extends BaseEntity {
     return await countByText(manager, target, inputs, options)
   }
 
+  /** Deletes the row that holds the text, outside of your transactions. */
   static async deleteByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
     this: EntityClass<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
@@ -86,16 +92,19 @@ export class UniqueTextEntity extends BaseEntity {
     return await deleteByText(manager, target, values, options)
   }
 
+  /** Updates the rows that hold the texts, and creates the missing ones, outside of your transactions. */
   static async upsertByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     rows: readonly DeepPartial<NoInfer<Entity>>[],
     options?: UpsertByTextOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateManyResult<Entity>[]>
+  /** Updates the rows that hold the texts, and creates the missing ones, outside of your transactions. */
   static async upsertByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     row: DeepPartial<NoInfer<Entity>>,
     options?: UpsertByTextOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>>
+  /** Updates the rows that hold the texts, and creates the missing ones, outside of your transactions. */
   static async upsertByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     rows: DeepPartial<NoInfer<Entity>> & readonly DeepPartial<NoInfer<Entity>>[],
@@ -105,14 +114,17 @@ export class UniqueTextEntity extends BaseEntity {
     return await upsertByText<Entity>(manager, target, rows, options)
   }
 
+  /** Inserts rows, or throws a `TextTakenError` with every taken text, outside of your transactions. */
   static async insertOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: readonly Writable<NoInfer<Entity>>[],
   ): Promise<Entity[]>
+  /** Inserts rows, or throws a `TextTakenError` with every taken text, outside of your transactions. */
   static async insertOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: Writable<NoInfer<Entity>>,
   ): Promise<Entity>
+  /** Inserts rows, or throws a `TextTakenError` with every taken text, outside of your transactions. */
   static async insertOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: Writable<Entity> | readonly Writable<Entity>[],
@@ -121,6 +133,7 @@ export class UniqueTextEntity extends BaseEntity {
     return await insertOrFail(manager, target, values as DeepPartial<Entity>)
   }
 
+  /** Updates a row, or throws a `TextTakenError` with every taken text, outside of your transactions. */
   static async updateOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     id: RowId<NoInfer<Entity>>,
@@ -133,54 +146,65 @@ export class UniqueTextEntity extends BaseEntity {
 
 /** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
 export interface UniqueTextMethods {
+  /** Finds or creates the row of a text, with the repository's manager. */
   findOrCreate<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
     options?: Naming<By, FindOrCreateOptions<NoInfer<Entity>>>,
   ): Promise<FindOrCreateResult<Entity>>
+  /** Finds or creates the rows of many texts, with the repository's manager. */
   findOrCreateMany<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
     inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
     options?: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>>,
   ): Promise<FindOrCreateManyResult<Entity>[]>
+  /** Finds the row of a text, with the repository's manager. */
   findOneByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
     options?: Naming<By, FindOneByTextOptions<NoInfer<Entity>>>,
   ): Promise<Entity | null>
+  /** Returns whether a row holds the text, with the repository's manager. */
   existsByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
     options?: Naming<By, CountByTextOptions<NoInfer<Entity>>>,
   ): Promise<boolean>
+  /** Returns how many rows hold one of the texts, with the repository's manager. */
   countByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
     inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
     options?: Naming<By, CountByTextOptions<NoInfer<Entity>>>,
   ): Promise<number>
+  /** Deletes the row that holds the text, with the repository's manager. */
   deleteByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
     values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
     options?: Naming<By, DeleteByTextOptions<NoInfer<Entity>>>,
   ): Promise<boolean>
+  /** Updates the rows that hold the texts, and creates the missing ones, with the repository's manager. */
   upsertByText<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     rows: readonly DeepPartial<NoInfer<Entity>>[],
     options?: UpsertByTextOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateManyResult<Entity>[]>
+  /** Updates the rows that hold the texts, and creates the missing ones, with the repository's manager. */
   upsertByText<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     row: DeepPartial<NoInfer<Entity>>,
     options?: UpsertByTextOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>>
+  /** Inserts rows, or throws a `TextTakenError` with every taken text, with the repository's manager. */
   insertOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     values: readonly Writable<NoInfer<Entity>>[],
   ): Promise<Entity[]>
+  /** Inserts rows, or throws a `TextTakenError` with every taken text, with the repository's manager. */
   insertOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     values: Writable<NoInfer<Entity>>,
   ): Promise<Entity>
+  /** Updates a row, or throws a `TextTakenError` with every taken text, with the repository's manager. */
   updateOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     id: RowId<NoInfer<Entity>>,

@@ -45,6 +45,7 @@ import { withPromised } from './values'
 
 /** A row, and how it came about. */
 export interface FindOrCreateResult<Entity> {
+  /** The row, with the columns that `find` loads. */
   readonly entity: Entity
   /** This call inserted the row. Of equal texts in one call, only the first can be created. */
   readonly created: boolean

@@ -32,9 +32,15 @@ export interface OperationEvent {
   collisions: number
   /** The call was answered by a statement that it shared with others. */
   shared: boolean
+  /** The duration of the operation. */
   milliseconds: number
   /** Why the call failed: the code is one of this package, or an SQLSTATE. */
-  error?: { readonly name: string; readonly code: string | undefined }
+  error?: {
+    /** The class of the error. */
+    readonly name: string
+    /** The `code` of an error of this package, or an SQLSTATE. */
+    readonly code: string | undefined
+  }
 }
 
 type Counts = Pick<OperationEvent, 'rows' | 'created' | 'refused' | 'collisions'>

@@ -63,7 +63,9 @@ const DOCTOR_RULES: Rules<DoctorOptions> = {
 
 /** How far the doctor has come. */
 export interface DoctorProgress {
+  /** The entity that is read. */
   readonly entity: string
+  /** The property that is read. */
   readonly property: string
   /** Rows that were read so far for this property. */
   readonly rows: number
@@ -71,18 +73,25 @@ export interface DoctorProgress {
 
 /** One table that was examined. */
 export interface DoctorTable {
+  /** The name of the entity. */
   readonly entity: string
+  /** The table, quoted as in SQL. */
   readonly table: string
+  /** The size of the heap. */
   readonly heapBytes: number
   /** Size of all its indexes, in bytes. */
   readonly indexBytes: number
+  /** The texts, names and numbers of the table. */
   readonly declarations: readonly DoctorDeclaration[]
 }
 
 /** What was counted for one declaration. */
 export interface DoctorDeclaration {
+  /** The property of the text, name or number. */
   readonly property: string
+  /** The kind of the declaration. */
   readonly kind: 'text' | 'name' | 'number'
+  /** How many rows were read. */
   readonly rows: number
   /** Rows without a text or a name. */
   readonly nulls: number
@@ -98,7 +107,9 @@ export interface DoctorDeclaration {
 export interface DoctorReport {
   /** No finding is an error. */
   readonly healthy: boolean
+  /** All findings, in the order of the tables. */
   readonly findings: readonly DoctorFinding[]
+  /** The tables that were read. */
   readonly tables: readonly DoctorTable[]
 }
 
@@ -411,6 +422,7 @@ const spelling = (name: string): string => name.replaceAll(/[_\s]/gu, '').toLowe
 export interface DoctorLock {
   /** The step that `adopt --until` names. */
   readonly step: string
+  /** The mode of the lock on the table. */
   readonly mode: 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
 }
 
@@ -418,6 +430,7 @@ export interface DoctorLock {
 export interface DoctorAdoption {
   /** The step that comes next. */
   readonly step: string
+  /** The locks that the next steps take. */
   readonly locks: readonly DoctorLock[]
 }
 

@@ -139,6 +139,7 @@ const CODES = {
 /** Findings about objects of the database that differ from the declaration. */
 type SchemaCode = `${Finding['object']}.${Finding['kind']}`
 
+/** The kind of a finding; new kinds may be added. */
 export type DoctorCode = keyof typeof CODES | SchemaCode
 
 /** The primary key of a row, by property. Whole numbers that JavaScript holds exactly are numbers, the rest are strings. */
@@ -146,13 +147,17 @@ export type DoctorKey = Readonly<Record<string, string | number>>
 
 /** Rows that should be one. */
 export interface DoctorGroups {
+  /** How many groups. */
   readonly groups: number
   /** Rows of the largest group. */
   readonly largest: number
   /** Rows of other tables that refer, by foreign keys, to a surplus row: any row but the first of its group. */
   readonly references: readonly {
+    /** The table that refers to the rows. */
     readonly table: string
+    /** The columns of the foreign key. */
     readonly columns: readonly string[]
+    /** How many rows refer to a surplus row. */
     readonly rows: number
     /** false: no index begins with these columns, so that the table is read whole for every row that is merged. */
     readonly indexed: boolean
@@ -161,7 +166,9 @@ export interface DoctorGroups {
 
 /** One thing that the doctor found. Never holds a text. */
 export interface DoctorFinding {
+  /** The kind of the finding. */
   readonly code: DoctorCode
+  /** Whether the finding is an error. */
   readonly severity: DoctorSeverity
   /** Name of the entity. */
   readonly entity: string
@@ -175,6 +182,7 @@ export interface DoctorFinding {
   readonly next: string
   /** Names of objects, or why texts are refused. */
   readonly detail?: string
+  /** The size of the groups, and their references. */
   readonly groups?: DoctorGroups
 }
 

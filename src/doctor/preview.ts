@@ -21,6 +21,7 @@ import {
 
 /** What `preview` looks at. */
 export interface PreviewOptions {
+  /** The normalizer to try. */
   readonly normalize: Normalizer
   /** Any string property. @default the entity's only unique text */
   readonly property?: string | undefined
@@ -32,23 +33,34 @@ export interface PreviewOptions {
 
 /** Texts that would become one. */
 export interface PreviewGroup {
+  /** How many rows have texts that become equal. */
   readonly rows: number
   /** Texts of the first rows, as they are stored, cut after 200 characters; ten at most. */
   readonly texts: readonly string[]
+  /** The primary keys of the first rows. */
   readonly keys: readonly DoctorKey[]
 }
 
 /** What a normalizer would make of the stored texts. */
 export interface PreviewReport {
+  /** How many rows were read. */
   readonly rows: number
   /** Rows whose texts would be others. */
   readonly changed: number
   /** Refused texts for each reason, with the first keys. */
-  readonly refused: readonly { readonly reason: string; readonly rows: number; readonly keys: readonly DoctorKey[] }[]
+  readonly refused: readonly {
+    /** Why the normalizer refuses the texts. */
+    readonly reason: string
+    /** How many rows. */
+    readonly rows: number
+    /** The primary keys of the first rows. */
+    readonly keys: readonly DoctorKey[]
+  }[]
   /** The part of all texts in which groups were looked for; 1: all of them. */
   readonly sample: number
   /** Groups of different texts that would become one, and rows that would go if each text stood once; in the sample. */
   readonly groups: number
+  /** How many rows would have to be merged: all but one of each group. */
   readonly surplus: number
   /** The first twenty groups. */
   readonly first: readonly PreviewGroup[]

@@ -9,6 +9,7 @@ import { httpStatusOf, UniqueTextError } from '../errors'
  */
 @Catch(UniqueTextError)
 export class UniqueTextExceptionFilter extends BaseExceptionFilter {
+  /** Sends the answer; throws the error again where the host is not HTTP. */
   override catch(error: UniqueTextError, host: ArgumentsHost): void {
     const status = httpStatusOf(error)
     // Other hosts, such as GraphQL, have no response to send.

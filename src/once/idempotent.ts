@@ -7,18 +7,25 @@ import { once, type OnceOptions } from './once'
 
 /** What `idempotent` reads of a request: that of Express and Fastify has it. */
 export interface HttpRequest {
+  /** `POST`, for instance. */
   readonly method: string
+  /** The path with its query. */
   readonly url: string
   /** The URL before a router of Express has shortened it. */
   readonly originalUrl?: string
+  /** Headers by their names in lower case. */
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  /** The body as the server has parsed it. */
   readonly body?: unknown
 }
 
 /** What `idempotent` calls of a response: that of Express and the reply of Fastify have it. */
 export interface HttpResponse {
+  /** Sets the status. */
   status(code: number): unknown
+  /** Sets a header. */
   header(name: string, value: string): unknown
+  /** Sends the response. */
   send(body?: string): unknown
 }
 

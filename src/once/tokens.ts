@@ -149,6 +149,7 @@ export class OnceToken {
   @PrimaryGeneratedColumn('identity', { type: 'bigint', name: 'id' })
   id!: string
 
+  /** The token that the caller chose. */
   @UniqueText({
     name: 'token',
     indexName: 'once_token_unique_index',
@@ -168,9 +169,11 @@ export class OnceToken {
   @Column({ type: 'boolean', name: 'failed', nullable: true })
   failed!: boolean | null
 
+  /** The time of the first call. */
   @CreateDateColumn({ type: 'timestamptz', name: 'created_at' })
   createdAt!: Date
 
+  /** The time of the answer; null while the work runs. */
   @Column({ type: 'timestamptz', name: 'answered_at', nullable: true })
   answeredAt!: Date | null
 
@@ -208,6 +211,7 @@ export async function forgetToken(manager: EntityManager, token: string): Promis
 export interface TokenAnswer {
   /** The answer of the work, or what `keepFailures` kept of its failure. */
   readonly answer: unknown
+  /** Whether the work failed. */
   readonly failed: boolean
 }
 

@@ -58,7 +58,14 @@ export interface UniqueTextOptions {
   /** Name of the unique index; not that of a subclass with a table of its own. @default the naming strategy's */
   readonly indexName?: string
   /** Names of the hidden columns. @default the naming strategy's, for the property plus `Hash`, `HashNumber`, `HashChained` */
-  readonly hidden?: { readonly hash?: string; readonly number?: string; readonly chained?: string }
+  readonly hidden?: {
+    /** The column of the hash. */
+    readonly hash?: string
+    /** The column of the hash number. */
+    readonly number?: string
+    /** The column of the flag. */
+    readonly chained?: string
+  }
 }
 
 /** Options of `@UniqueText` on a property, and of one entry of `uniqueTextSchema()`. */
@@ -73,6 +80,7 @@ export interface UniqueTextPropertyOptions extends UniqueTextOptions {
 
 /** One column of a text that is made of several. */
 export interface UniqueTextColumn {
+  /** The property of the column. */
   readonly property: string
   /** Put before the value in the text that is hashed, unless the value is NULL. @default '' */
   readonly prefix?: string

@@ -3,6 +3,7 @@ import { DeclarationError } from '../errors'
 
 /** Makes the hash of a text: the same in JavaScript and in SQL for every text that Postgres can store. */
 export interface Digest {
+  /** The name in the option `digest` and in the check. */
   readonly name: string
   /** Type of the hash column. */
   readonly type: 'uuid' | 'bytea'

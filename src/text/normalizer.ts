@@ -31,6 +31,7 @@ export function unstorable(text: string): Unstorable | undefined {
 
 /** Brings a text into the form that is compared and stored. {@link normalizer} makes one. */
 export interface Normalizer {
+  /** The name in migrations and in the check. */
   readonly name: string
   /** A positive integer. Raised whenever any text would come out differently, so that older stored texts can be found. */
   readonly version: number
@@ -182,6 +183,7 @@ export function toFixedPoint(step: (text: string) => string, text: string): stri
  * })
  */
 export class Refusal extends Error {
+  /** Why the text is refused, without the text. */
   readonly reason: string
 
   constructor(reason: string) {
