@@ -379,11 +379,11 @@ export class SchemaDriftError extends UniqueTextError {
   /** The differences between the declaration and the database. */
   readonly findings: readonly Finding[]
 
-  constructor(table: string, findings: readonly Finding[]) {
+  constructor(table: string, findings: readonly Finding[], next = 'Run migration:generate, then migration:run.') {
     const list = findings
       .map(({ kind, object, name, detail }) => `${object} "${name}" is ${kind}${detail ? ` (${detail})` : ''}`)
       .join('; ')
-    super(`Table "${table}" is not ready: ${list}. Run migration:generate, then migration:run.`)
+    super(`Table "${table}" is not ready: ${list}. ${next}`)
     this.findings = findings
   }
 }

@@ -292,7 +292,7 @@ export async function onReadyTables<One extends { readonly entityText: ReadyText
   return ready
 }
 
-const CHANGED = 'a table has got a deferrable constraint since the first call'
+const CHANGED = 'a table has got a deferrable constraint, or was distributed, since the first call'
 
 /**
  * @param again the table was examined again already

@@ -530,7 +530,7 @@ const FEW_ROWS = 3
 
 /** An event before the write must know which rows will be inserted, so each row goes its own way. */
 const goesSingly = (entityText: ReadyText, updates: Updates | undefined): boolean =>
-  updates ? isHeard(entityText) || entityText.ready.distributed : listensToInsert(entityText)
+  updates ? isHeard(entityText) || entityText.ready.distributed === true : listensToInsert(entityText)
 
 /** @param statementRuns whether the statement itself is known not to cause an error */
 async function runBatch<Entity extends ObjectLiteral>(
@@ -582,7 +582,7 @@ async function runAgain<Entity extends ObjectLiteral>(
  */
 async function onChanged<Entity>(call: ManyCall<Entity>, error: unknown): Promise<ManyCall<Entity> | undefined> {
   const { entityText, session } = call
-  if (entityText.ready.deferrable || !forgetIfChanged(entityText.declaration, error)) return undefined
+  if (!forgetIfChanged(entityText.declaration, error)) return undefined
   return { ...call, entityText: await readyText(session, entityText) }
 }
 

@@ -4,7 +4,7 @@ import { parameterOptions } from '../connection/wire'
 import type { Session } from '../connection/session'
 import { type TakenText, TextTakenError } from '../errors'
 import { type ColumnMetadata, rootOf, tableDeclarations, tableNumbers } from '../registry/registry'
-import { knownReady } from '../schema/readiness'
+import { forgetIfChanged, knownReady } from '../schema/readiness'
 import type { UnusualIndex } from '../sql/catalog'
 import type { WireRow } from '../sql/find'
 import { holderKeyStatement, standingKeyStatement } from '../sql/spread'
@@ -259,7 +259,13 @@ async function takenTexts(session: Session, requested: readonly RequestedText[])
   if (requested.some(({ entityText }) => entityText.ready.distributed)) return await takenOneByOne(session, requested)
   const groups = [...groupBy(requested, ({ entityText }) => entityText.declaration).values()]
   const statement = takenStatement(groups.map(wantedOf))
-  const rows = await session.rowsOrRollBack(statement, groups.flatMap(takenParameters))
+  let rows
+  try {
+    rows = await session.rowsOrRollBack(statement, groups.flatMap(takenParameters))
+  } catch (error) {
+    if (!requested.some(({ entityText }) => forgetIfChanged(entityText.declaration, error))) throw error
+    return await takenOneByOne(session, requested)
+  }
   const taken = rows.filter(({ holder, repeated }) => holder !== undefined || repeated)
   const order = new Map(requested.map((one, position) => [one, position]))
   const found = taken.flatMap((row) => {

@@ -11,7 +11,7 @@ import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
 import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
-import { exactState, findDrift, workDrift } from '../schema/readiness'
+import { exactState, findDrift, spreadDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
 import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
@@ -232,16 +232,24 @@ async function openTextSubject(
   return { metadata, table: { rows: countedRows(relation, surroundings), key }, state, surroundings, reader, onRows }
 }
 
-/** What is missing from index, check, columns and triggers. */
+/** Citus has its rows, and not on the coordinator alone. */
+const isElsewhere = ({ spread: { distribution } }: Subject['surroundings']): boolean =>
+  distribution !== undefined && distribution.kind !== 'local'
+
+/** What is missing from index, check, columns and triggers, and what cannot be kept where the rows are. */
 function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFinding[] {
   const entity = metadata.name
   const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
     findDrift(table, state).map((one) => schemaFinding(one, { entity, property: name })),
   )
-  const works = surroundings.distributed
+  const spread = { ...surroundings.spread, partitionedBy: state.spread.partitionedBy }
+  const elsewhere = spreadDrift(metadata, spread).map(({ detail }) =>
+    findingOf('table.spread', { entity, property: null }, { count: 1, ...(detail === undefined ? {} : { detail }) }),
+  )
+  const works = isElsewhere(surroundings)
     ? []
     : [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
-  return [...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
+  return [...elsewhere, ...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
 }
 
 interface Looks {
@@ -294,12 +302,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
 /** Names and numbers. */
 async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promise<void> {
   const { metadata } = subject
-  if (subject.surroundings.distributed) {
-    const declared = [...tableNames(metadata), ...tableNumbers(metadata)]
-    const places = declared.map(({ name }) => ({ entity: metadata.name, property: name }))
-    looks.findings.push(...places.map((place) => findingOf('table.distributed', place, { count: 1 })))
-    return
-  }
+  if (subject.surroundings.spread.distribution) return
   for (const declaration of tableNames(metadata)) {
     const { name, text } = declaration
     await look(name, [text.column.databaseName], async (place) => {
@@ -353,7 +356,7 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   const columns = [...databaseNames(metadata.primaryColumns), ...namesColumns(visit.dataSource)]
   if (missingColumns(subject.state, columns).length > 0 || (await isForeign(visit.dataSource, visit.reader))) return []
   const place = { entity: metadata.name, property: 'text' }
-  if (subject.surroundings.distributed) return [findingOf('table.distributed', place, { count: 1 })]
+  if (isElsewhere(subject.surroundings)) return [findingOf('table.spread', place, { count: 1 })]
   const among = chosen.includes(metadata) ? undefined : holders
   const found: DoctorFinding[] = []
   const refusal = await refusalOf(async () => {

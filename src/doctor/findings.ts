@@ -2,6 +2,7 @@ import type { EntityMetadata, QueryRunner } from 'typeorm'
 import type { Finding } from '../errors'
 import { foreignSchema } from '../registry/declarations'
 import type { ColumnMetadata } from '../registry/registry'
+import { MOVE_ROWS } from '../schema/readiness'
 import type { Query, TableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { endsConnection, serverError, SQLSTATE } from '../sql/sqlstate'
@@ -117,10 +118,7 @@ const CODES = {
     'warning',
     'Add new columns here before the publisher has them, or the subscription stops.',
   ],
-  'table.distributed': [
-    'error',
-    'Citus distributes this table, where names and numbers are not kept (docs/scale.md). Run undistribute_table() for it, or take them out of the declaration.',
-  ],
+  'table.spread': ['error', MOVE_ROWS],
   'table.inherits': [
     'warning',
     'Tables that inherit from this one keep rows of their own: their texts are not unique together with these.',

@@ -2,7 +2,7 @@ import type { Query } from '../sql/catalog'
 import { list, literal, qualified, unnest } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField, type NamesColumn, type NamesTable } from '../sql/names'
 import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from '../sql/numbers'
-import { hasCitus, isDistributed } from '../sql/spread'
+import { hasCitus, type Spread, spreadOf } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
 import { isTrustedBy, TRIGGER_MARK } from '../sql/trigger-set'
 import { bySchema, type ColumnType } from '../sql/types'
@@ -331,8 +331,8 @@ const isOfAnother = (of: NamesTable): string => `coalesce(pg_catalog.strpos((
 export interface Surroundings {
   /** Its rows are in its partitions. */
   readonly partitioned: boolean
-  /** Citus keeps its rows in shards, or in copies on every node. */
-  readonly distributed: boolean
+  /** Where Citus, or partitions, have its rows. */
+  readonly spread: Spread
   /** Policies hide rows from the role that asks. */
   readonly hidesRows: boolean
   /** Without TOAST's indexes and those of the table. In bytes, partitions included. */
@@ -486,8 +486,8 @@ export async function readSurroundings(
 ): Promise<Surroundings | undefined> {
   const [row] = (await query(SURROUNDINGS, [relation, references, companions])) as readonly { state: string }[]
   if (!row) return undefined
-  const distributed = (await hasCitus(query)) && (await isDistributed(query, relation))
-  return { ...(JSON.parse(row.state) as Omit<Surroundings, 'distributed'>), distributed }
+  const spread = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] })
+  return { ...(JSON.parse(row.state) as Omit<Surroundings, 'spread'>), spread }
 }
 
 /**

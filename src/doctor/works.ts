@@ -135,7 +135,10 @@ export async function lookAtHolders(
     if (!surroundings) continue
     const { table } = await tableState(subject.reader.query, relation, [])
     const columns = [declaration.text.column, ...rootOf(declaration.metadata).primaryColumns]
-    const isRead = !surroundings.distributed && table && missingColumns(table, databaseNames(columns)).length === 0
+    const isRead =
+      surroundings.spread.distribution === undefined &&
+      table &&
+      missingColumns(table, databaseNames(columns)).length === 0
     names.push(heldName(declaration, isRead ? countedRows(relation, surroundings) : undefined))
   }
   const requested = among?.map(holderName)

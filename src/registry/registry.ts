@@ -84,8 +84,8 @@ export interface ReadyTable {
   readonly deferrable: boolean
   /** Policies say which rows a role sees. */
   readonly rowSecurity: boolean
-  /** The table's rows are on other nodes of a cluster. */
-  readonly distributed: boolean
+  /** The table's rows are in shards of a cluster; undefined: the database is not one of a cluster. */
+  readonly distributed: boolean | undefined
   /** Unique indexes with a condition or an expression, but for those of texts. */
   readonly unusual: readonly UnusualIndex[]
   /** They are in partitions. */

@@ -1,5 +1,5 @@
 import type { EntityMetadata } from 'typeorm'
-import { type Finding, SchemaDriftError, UnsupportedDatabaseError } from '../errors'
+import { type Finding, SchemaDriftError } from '../errors'
 import { foreignSchema } from '../registry/declarations'
 import {
   dataSourceOf,
@@ -73,14 +73,16 @@ export const knownReady = (declaration: Declaration): ReadyTable | undefined =>
   registry.ready.get(declaration)?.get(ONLY)
 
 /**
- * A deferrable constraint that came since may be why: what was seen of the table is forgotten, so that the next look
- * sees the constraint.
+ * A deferrable constraint that came since may be why, or that Citus has the rows since: what was seen of the table is
+ * forgotten, so that the next look sees it.
  *
- * @returns whether the error says so: 55000 of a constraint, which no trigger of ours names
+ * @returns whether the error says so: 55000 of a constraint, which no trigger of ours names, or 0A000
  */
 export function forgetIfChanged(declaration: Declaration, error: unknown): boolean {
   const { code, constraint } = serverError(error) ?? {}
-  const isChanged = code === SQLSTATE.wrongState && constraint !== undefined
+  const seen = [...(registry.ready.get(declaration)?.values() ?? [])]
+  const isMoved = code === SQLSTATE.featureNotSupported && seen.some(({ distributed }) => distributed === false)
+  const isChanged = isMoved || (code === SQLSTATE.wrongState && constraint !== undefined)
   // The check of another declaration, perhaps, whose guard stands now: the next call asks, and the same would fail again.
   const mayBeOthers = code === SQLSTATE.checkViolation && constraint !== declaration.table.check
   if (isChanged || mayBeOthers) registry.ready.delete(declaration)
@@ -154,14 +156,8 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   requireServer(server)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
   const spread = await spreadOf(query, tableName(table), state.spread)
-  if (spread.distribution?.kind === 'reference') {
-    throw new UnsupportedDatabaseError(
-      `Table "${table.table}" is a reference table of Citus. Its copies can differ, so no text is ` +
-        `unique there. Distribute it, or keep it on the coordinator.`,
-    )
-  }
-  const ofSpread = [...notByKey(table, spread), ...unsupported(metadata, spread)].map(differently(table.table))
-  const findings = [...findDrift(table, state), ...workDrift(works, state), ...ofSpread]
+  refuseSpread(metadata, spread, [table])
+  const findings = [...findDrift(table, state), ...workDrift(works, state)]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
   const ofTexts = new Set(tableDeclarations(metadata).map((one) => one.table.index))
   const partitioned = state.spread.partitionedBy.length > 0
@@ -169,7 +165,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
     types: new Map(state.columns.map((column) => [column.name, column])),
     deferrable: state.indexes.some(({ deferrable }) => deferrable),
     rowSecurity: state.rowSecurity,
-    distributed: spread.distribution !== undefined,
+    distributed: state.spread.citus ? spread.distribution !== undefined : undefined,
     unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
     partitioned,
     crashesByPruning: partitioned && server.version >= FIRST_TO_CRASH,
@@ -206,20 +202,38 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   const { server, table } = await tableState(query, relation, sets)
   requireServer(server)
   const spread = table && (await spreadOf(query, relation, table.spread))
-  const findings =
-    table && spread
-      ? [...workDrift(works, table), ...unsupported(root, spread).map(differently(root.tableName))]
-      : only('missing', 'table', root.tableName)
+  if (spread) refuseSpread(root, spread, [])
+  const findings = table ? workDrift(works, table) : only('missing', 'table', root.tableName)
   if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
   ready.set(root, known.add(tenant ?? relation))
 }
 
-const differently =
-  (name: string) =>
-  (detail: string): Finding => ({ kind: 'different', object: 'table', name, detail })
+/** What of the declarations cannot be kept where the rows of their table are. */
+export const spreadDrift = (
+  metadata: EntityMetadata,
+  spread: Spread,
+  texts: readonly TextTable[] = tableDeclarations(metadata).map(({ table }) => table),
+): Finding[] =>
+  [...texts.flatMap((table) => notByKey(table, spread)), ...unsupported(metadata, spread)].map((detail) => ({
+    kind: 'different',
+    object: 'table',
+    name: metadata.tableName,
+    detail,
+  }))
+
+/** What to do about it. No migration of TypeORM's changes where rows are. */
+export const MOVE_ROWS =
+  'Move its rows, for instance by undistribute_table(), or change the declaration: docs/scale.md.'
+
+/** @throws SchemaDriftError, UnsupportedDatabaseError */
+export function refuseSpread(metadata: EntityMetadata, spread: Spread, texts?: readonly TextTable[]): void {
+  const findings = spreadDrift(metadata, spread, texts)
+  if (findings.length > 0) throw new SchemaDriftError(metadata.tableName, findings, MOVE_ROWS)
+}
 
 /** Rows of one text, and of one hash, must be in one place, or no index keeps them apart. */
 function notByKey(table: Declaration['table'], { distribution, partitionedBy }: Spread): string[] {
+  if (distribution?.kind === 'reference') return ['it is a reference table of Citus, whose copies can differ']
   const by = distribution?.column === undefined ? partitionedBy : [distribution.column]
   return by.flatMap((column) => {
     if (table.scope.includes(column) || (column === table.hash && table.spread !== undefined)) return []
@@ -234,12 +248,9 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
 /** What works on a table in one place only. */
 function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, partitionedBy }: Spread): string[] {
   if (!distribution && partitionedBy.length === 0) return []
-  const names = tableNames(metadata).map(
-    ({ name }) => `its names ("${name}") are kept in one table for all of its rows`,
+  const kept = [...tableNames(metadata), ...(distribution ? tableNumbers(metadata) : [])].map(
+    ({ name }) => `"${name}" is kept by triggers that know one table, without shards or partitions`,
   )
-  const numbers = distribution
-    ? tableNumbers(metadata).map(({ name }) => `its numbers ("${name}") are made by triggers that know one table`)
-    : []
   const small = metadata.columns.filter(
     ({ isGenerated, generationStrategy, type }) =>
       isGenerated && generationStrategy !== 'uuid' && !['bigint', 'int8'].includes(String(type)),
@@ -247,7 +258,7 @@ function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, pa
   const ids = isCoordinator
     ? []
     : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share only counters of type bigint`)
-  return [...names, ...numbers, ...ids]
+  return [...kept, ...ids]
 }
 
 const only = (kind: Finding['kind'], object: Finding['object'], name: string): Finding[] => [{ kind, object, name }]

@@ -43,7 +43,7 @@ type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]
 
 /** Where the rows of a table are. */
 export interface Spread {
-  /** undefined: not on other nodes of a cluster. */
+  /** undefined: a cluster knows nothing of it. */
   readonly distribution: Distribution | undefined
   /** The node is the coordinator of its cluster. true without a cluster. */
   readonly isCoordinator: boolean
@@ -53,8 +53,11 @@ export interface Spread {
 
 /** What the metadata of a cluster says of a table. */
 interface Distribution {
-  /** The rows are in shards by a column, in one shard, or in a copy on every node. */
-  readonly kind: 'column' | 'single' | 'reference'
+  /**
+   * The rows are in shards by a column, in one shard, in a copy on every node, or on the coordinator alone, which has them
+   * in a shard of its own: a foreign key to a reference table makes a table so.
+   */
+  readonly kind: 'column' | 'single' | 'reference' | 'local'
   readonly column: string | undefined
 }
 
@@ -96,12 +99,11 @@ export async function spreadOf(
   { citus, partitionedBy }: CatalogSpread,
 ): Promise<Spread> {
   const [known] = (citus ? await query(DISTRIBUTION, [relation]) : []) as readonly {
-    readonly kind: Distribution['kind'] | 'local'
+    readonly kind: Distribution['kind']
     readonly column: string | null
     readonly coordinator: boolean
   }[]
-  const distribution =
-    known && known.kind !== 'local' ? { kind: known.kind, column: known.column ?? undefined } : undefined
+  const distribution = known && { kind: known.kind, column: known.column ?? undefined }
   return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy }
 }
 
@@ -112,7 +114,7 @@ export const hasCitus = async (query: Query): Promise<boolean> =>
 /** @param relation the table's name as SQL */
 export async function isDistributed(query: Query, relation: string): Promise<boolean> {
   const { distribution } = await spreadOf(query, relation, { citus: true, partitionedBy: [] })
-  return distribution !== undefined
+  return distribution !== undefined && distribution.kind !== 'local'
 }
 
 type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>

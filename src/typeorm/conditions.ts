@@ -18,18 +18,21 @@ import {
   storedNot,
   storedRaw,
 } from '../registry/operators'
+import { foreignSchema } from '../registry/declarations'
 import {
   dataSourceOf,
   type Declaration,
   type NameDeclaration,
   registry,
+  rootOf,
   tableDeclarations,
   tableNames,
+  tableNumbers,
 } from '../registry/registry'
-import { knownReady } from '../schema/readiness'
+import { knownReady, refuseSpread } from '../schema/readiness'
 import type { Query } from '../sql/catalog'
 import { equalsNoText, orNoHash } from '../sql/find'
-import { hasCitus, isDistributed } from '../sql/spread'
+import { hasCitus, spreadOf } from '../sql/spread'
 import { hashOfTexts, tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { markFor } from './seen-tables'
@@ -97,10 +100,8 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
     }
 
     override async execute(): Promise<unknown> {
-      const { mainAlias, queryType, valuesSet } = this.expressionMap
-      if (queryType === 'insert' && Array.isArray(valuesSet) && valuesSet.length > 1 && mainAlias?.hasMetadata) {
-        await requireOrder(this, mainAlias.metadata)
-      }
+      const { mainAlias, queryType } = this.expressionMap
+      if (queryType !== 'select' && mainAlias?.hasMetadata) await requirePlace(this, mainAlias.metadata)
       return await super.execute()
     }
 
@@ -127,34 +128,40 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
   return Object.defineProperty(Rewriting, 'name', { value: Base.name })
 }
 
+/** Whether the database of a DataSource has Citus, which may move a table at any time. */
+const withCitus = new WeakMap<DataSource, boolean>()
+
 /**
- * TypeORM gives the rows that come back to its entities one after the other, and a distributed table gives them by shard.
+ * Refuses to write a table of ours where Citus has put it, or rows of several shards whose ids the database makes: TypeORM
+ * gives the rows that come back to its entities one after the other, and Citus gives them by shard.
  *
- * @throws DeclarationError where an entity would get what belongs to another one
+ * @throws DeclarationError, SchemaDriftError
  */
-async function requireOrder({ queryRunner }: QueryBuilder, metadata: EntityMetadata): Promise<void> {
-  const [column] = metadata.getInsertionReturningColumns()
-  if (!column || !(await comeByShard(metadata, queryRunner))) return
-  throw new DeclarationError(
-    `Several rows of ${metadata.name} in one insert would get each other's "${column.propertyPath}": its table is ` +
-      `distributed, and Citus returns rows by shard. Use insertOrFail() or findOrCreateMany(), or save them one by one.`,
-  )
-}
-
-/** DataSources whose database has no Citus; one that has may distribute a table at any time. */
-const withoutCitus = new WeakSet<DataSource>()
-
-async function comeByShard(metadata: EntityMetadata, queryRunner: QueryRunner | undefined): Promise<boolean> {
-  const [declaration] = tableDeclarations(metadata)
-  if (!declaration) return false
-  if (declaration.table.spread === 'citus' || knownReady(declaration)?.distributed === true) return true
+async function requirePlace({ queryRunner, expressionMap }: QueryBuilder, metadata: EntityMetadata): Promise<void> {
   const dataSource = dataSourceOf(metadata)
-  if (withoutCitus.has(dataSource)) return false
+  if ([tableDeclarations, tableNames, tableNumbers].every((declared) => declared(metadata).length === 0)) return
   const query: Query = async (sql, parameters) =>
     (await (queryRunner ?? dataSource).query(sql, parameters)) as readonly unknown[]
-  if (await hasCitus(query)) return await isDistributed(query, tableName(declaration.table))
-  withoutCitus.add(dataSource)
-  return false
+  const citus = withCitus.get(dataSource) ?? (await hasCitus(query))
+  withCitus.set(dataSource, citus)
+  if (!citus) return
+  const root = rootOf(metadata)
+  const spread = await spreadOf(query, tableName({ schema: foreignSchema(root), table: root.tableName }), {
+    citus,
+    partitionedBy: [],
+  })
+  refuseSpread(root, spread)
+  const by = spread.distribution?.column
+  const { queryType, valuesSet } = expressionMap
+  const [column] = metadata.getInsertionReturningColumns()
+  if (by === undefined || queryType !== 'insert' || !Array.isArray(valuesSet) || !column) return
+  const shard = metadata.columns.find(({ databaseName }) => databaseName === by)
+  const values = new Set(valuesSet.map((row) => shard?.getEntityValue(row) as unknown))
+  if (valuesSet.length < 2 || (values.size === 1 && /number|string/.test(typeof [...values][0]))) return
+  throw new DeclarationError(
+    `Several rows of ${metadata.name} in one insert would get each other's "${column.propertyPath}": its table is ` +
+      `distributed by "${by}", and Citus returns rows by shard. Use insertOrFail() or findOrCreateMany(), or save them one by one.`,
+  )
 }
 
 /** Methods that give a builder of another class, which TypeORM makes by its own list of classes. */

@@ -30,8 +30,8 @@ async function coordinatorUrl(): Promise<string> {
   const given = process.env['CITUS_URL']
   if (given !== undefined) return given
   if (script === undefined) throw new Error('There is no script to start a cluster with.')
-  // One that runs already is left running.
-  const { stdout } = await promisify(execFile)(script, ['start', FOLDER])
+  // One that runs already is left running. Files of tests start it at the same time; its servers must not inherit the lock.
+  const { stdout } = await promisify(execFile)('flock', ['--close', `${FOLDER}.lock`, script, 'start', FOLDER])
   const [, url] = /^coordinator (\S+)$/m.exec(stdout) ?? []
   if (url === undefined) throw new Error(`The cluster did not start: ${stdout}`)
   return url

@@ -1,7 +1,17 @@
 import { randomUUID } from 'node:crypto'
-import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm'
+import type { Client } from 'pg'
+import { Column, DataSource, Entity, type EntityManager, PrimaryColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreate, UniqueText } from '../../../src'
+import {
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  updateOrFail,
+  UniqueText,
+  upsertByText,
+} from '../../../src'
+import { findOrCreateStream } from '../../../src/stream'
 import { chainFaults, hasCitus, useCluster } from '../../support/citus'
 import { STEVENS } from '../../support/md5-collisions'
 
@@ -53,4 +63,106 @@ describe.runIf(hasCitus)('a table in use gets to a cluster, and back', () => {
         expect(await findOneByText(again.manager, entity, { shop: 1, url })).toMatchObject({ url })
     },
   )
+})
+
+type Row = ByShop | ByHash
+
+const row = (url: string): Pick<Row, 'id' | 'shop' | 'url'> => ({ id: randomUUID(), shop: 1, url })
+
+/** Each creates a text and then meets it, by a call of its own. */
+const OPERATIONS: Readonly<Record<string, (manager: EntityManager, url: string) => Promise<unknown>>> = {
+  findOrCreate: async (manager, url) => {
+    expect((await findOrCreate(manager, ByShop, row(url))).created).toBe(true)
+    expect((await findOrCreate(manager, ByShop, row(url))).created).toBe(false)
+  },
+  'findOrCreate at once': async (manager, url) => {
+    const calls = Array.from({ length: 24 }, (_, index) => findOrCreate(manager, ByShop, row(`${url} ${index % 12}`)))
+    expect((await Promise.all(calls)).filter(({ created }) => created)).toHaveLength(12)
+  },
+  findOrCreateMany: async (manager, url) => {
+    const rows = [1, 2, 3, 4, 5].map((one) => row(`${url} ${one}`))
+    const created = [true, false].map((one) => rows.map(() => one))
+    const told = []
+    for (const _ of created)
+      told.push(
+        (await findOrCreateMany(manager, ByShop, rows)).map((one) => ('entity' in one ? one.created : one.error)),
+      )
+    expect(told).toStrictEqual(created)
+  },
+  stream: async (manager, url) => {
+    const told = []
+    for await (const one of findOrCreateStream(
+      manager.connection,
+      ByShop,
+      [1, 2, 1].map((n) => row(`${url} ${n}`)),
+    ))
+      told.push('entity' in one ? one.created : one.error)
+    expect(told).toStrictEqual([true, true, false])
+  },
+  upsertByText: async (manager, url) => {
+    for (const title of ['a', 'b']) {
+      const { entity } = await upsertByText(manager, ByShop, { ...row(url), title }, { update: ['title'] })
+      expect(entity.title).toBe(title)
+    }
+  },
+  'upsertByText of many': async (manager, url) => {
+    for (const title of ['a', 'b']) {
+      const rows = [1, 2].map((one) => ({ ...row(`${url} ${one}`), title }))
+      const given = await upsertByText(manager, ByShop, rows, { update: ['title'] })
+      expect(given.map((one) => ('entity' in one ? one.entity.title : one.error))).toStrictEqual([title, title])
+    }
+  },
+  insertOrFail: async (manager, url) => {
+    await insertOrFail(manager, ByShop, [row(url), row(`${url} 2`)])
+    await expect(insertOrFail(manager, ByShop, row(url))).rejects.toMatchObject({ code: 'TEXT_TAKEN' })
+  },
+  updateOrFail: async (manager, url) => {
+    const { id } = await manager.save(ByShop, row(url))
+    await updateOrFail(manager, ByShop, { id, shop: 1 }, { url: `${url} 2` })
+    expect(await findOneByText(manager, ByShop, { shop: 1, url: `${url} 2` })).toMatchObject({ id })
+    expect(await manager.findOneBy(ByShop, { shop: 1, url })).toBeNull()
+  },
+  save: async (manager, url) => {
+    await manager.save([1, 2, 3].map((one) => manager.create(ByShop, row(`${url} ${one}`))))
+    await expect(manager.save(ByShop, row(`${url} 1`))).rejects.toMatchObject({ code: 'TEXT_TAKEN' })
+  },
+}
+
+describe.runIf(hasCitus)('an instance goes on while its table', () => {
+  const cluster = useCluster()
+  const managers = new Map<string, EntityManager>()
+  let client: Client
+
+  beforeAll(async () => {
+    const first = await cluster.dataSource([ByShop])
+    await first.synchronize()
+    client = await cluster.client()
+    await client.query(`CREATE TABLE shop (id int PRIMARY KEY); INSERT INTO shop VALUES (1);
+      SELECT create_reference_table('shop')`)
+    for (const [name, run] of Object.entries(OPERATIONS)) {
+      const { manager } = await cluster.dataSource([ByShop])
+      await run(manager, `${name} at first`)
+      managers.set(name, manager)
+    }
+  }, 60_000)
+
+  const MOVES = [
+    ['is distributed', `SELECT create_distributed_table('by_shop', 'shop')`],
+    ['is undistributed', `SELECT undistribute_table('by_shop')`],
+    ['is put in one shard', `SELECT create_distributed_table('by_shop', NULL)`],
+    ['comes back', `SELECT undistribute_table('by_shop')`],
+    ['is kept local', `ALTER TABLE by_shop ADD CONSTRAINT fk FOREIGN KEY (shop) REFERENCES shop`],
+  ] as const
+
+  describe.each(MOVES)('%s', (title, sql) => {
+    beforeAll(async () => {
+      await client.query(sql)
+    }, 60_000)
+
+    test.each(Object.entries(OPERATIONS))('%s', async (name, run) => {
+      const manager = managers.get(name) as EntityManager
+      await run(manager, `${name} ${title}`)
+      expect(await client.query(chainFaults('by_shop'))).toMatchObject({ rows: [] })
+    })
+  })
 })

@@ -78,7 +78,12 @@ describe.runIf(hasCitus)('where Citus is installed', () => {
       const errors = findings.filter(({ severity }) => severity === 'error')
       const next = expect.stringContaining('undistribute_table()') as string
       expect(errors).toEqual([
-        expect.objectContaining({ code: 'table.distributed', entity: entities[0].name, property, next }),
+        expect.objectContaining({
+          code: 'table.spread',
+          entity: entities[0].name,
+          detail: expect.stringContaining(`"${property}"`) as string,
+          next,
+        }),
       ])
     })
 
@@ -101,7 +106,7 @@ describe.runIf(hasCitus)('where Citus is installed', () => {
       const client = await cluster.client()
       await client.query(`delete from local_account; select create_reference_table('names')`)
       const { findings } = await doctor(await cluster.dataSource([LocalNamed, Name]))
-      expect(findings.map(({ code, entity }) => [code, entity])).toContainEqual(['table.distributed', 'Name'])
+      expect(findings.map(({ code, entity }) => [code, entity])).toContainEqual(['table.spread', 'Name'])
     })
   })
 })

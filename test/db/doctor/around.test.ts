@@ -324,6 +324,7 @@ describe('what stands around a table', () => {
     )
     expect((await told(Page)).filter((one) => / (?:text|table)\./u.test(one))).toMatchInlineSnapshot(`
       [
+        "error table.spread 1; it is spread by "id", which is not in the scope of "url"",
         "warning table.partitioned 2",
         "error text.twice 1",
       ]
