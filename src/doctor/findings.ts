@@ -2,7 +2,6 @@ import type { EntityMetadata, QueryRunner } from 'typeorm'
 import type { Finding } from '../errors'
 import { foreignSchema } from '../registry/declarations'
 import type { ColumnMetadata } from '../registry/registry'
-import { MOVE_ROWS } from '../schema/readiness'
 import type { Query, TableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { endsConnection, serverError, SQLSTATE } from '../sql/sqlstate'
@@ -118,7 +117,10 @@ const CODES = {
     'warning',
     'Add new columns here before the publisher has them, or the subscription stops.',
   ],
-  'table.spread': ['error', MOVE_ROWS],
+  'table.spread': [
+    'error',
+    'Move its rows, for instance by undistribute_table(), or change the declaration (docs/scale.md).',
+  ],
   'table.inherits': [
     'warning',
     'Tables that inherit from this one keep rows of their own: their texts are not unique together with these.',

@@ -222,8 +222,7 @@ export const spreadDrift = (
   }))
 
 /** What to do about it. No migration of TypeORM's changes where rows are. */
-export const MOVE_ROWS =
-  'Move its rows, for instance by undistribute_table(), or change the declaration: docs/scale.md.'
+const MOVE_ROWS = 'Move its rows, for instance by undistribute_table(), or change the declaration (docs/scale.md).'
 
 /** @throws SchemaDriftError, UnsupportedDatabaseError */
 export function refuseSpread(metadata: EntityMetadata, spread: Spread, texts?: readonly TextTable[]): void {
