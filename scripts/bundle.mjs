@@ -1,56 +1,79 @@
 /**
- * Completes `dist` after `tsc`:
+ * Makes `dist` of the ES modules and the declarations that `tsc` wrote to the folder `.modules`:
  *
- * - `text/normalize-url.js` gets normalize-url itself, because that is an ES module only and a normalizer is synchronous.
- * - `esm` gets the same sources as ES modules, file by file, so that a bundler leaves out what nobody uses.
+ * - CommonJS for Node.js: a file for each entry, and files that entries share. Names and lines are kept for stack traces.
+ * - `esm` for bundlers: file by file, so that a bundler leaves out what nobody uses, and minified, as bundlers do anyway.
+ * - declarations: a file for each entry, and files that entries share.
  *
  * Only bundlers read `esm`: package.json offers it under the condition `module`, for `import` and for `require`. Node.js does
  * not know that condition and gets CommonJS for both. So neither a process nor a bundle has a class twice.
+ * Both hold normalize-url, because it is an ES module only and a normalizer is synchronous.
  */
-import { existsSync } from 'node:fs'
-import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { build } from 'esbuild'
+import { rolldown } from 'rolldown'
+import { dts } from 'rolldown-plugin-dts'
 
-const licence = await readFile('node_modules/normalize-url/license', 'utf8')
-const common = {
-  bundle: true,
-  platform: 'node',
-  target: 'es2022',
-  // Else comments in a bundle name the machine's own folders where node_modules is a link.
-  preserveSymlinks: true,
+const FROM = '.modules'
+const TO = 'dist'
+const files = await readdir(FROM, { recursive: true })
+// Each entry has a file that exports it to ES modules.
+const entries = files.filter((file) => file.endsWith('.mjs')).map((file) => file.slice(0, -'.mjs'.length))
+const licence = (await readFile('node_modules/normalize-url/license', 'utf8')).trim()
+const NORMALIZE_URL = path.join('text', 'normalize-url.js')
+const isProgram = (id) => id.includes(`${path.sep}cli${path.sep}`)
+
+/** @param names of files below FROM, without their endings */
+async function bundle(names, ending, output, options = {}) {
+  const input = Object.fromEntries(names.map((name) => [name, path.resolve(FROM, `${name}${options.from ?? '.js'}`)]))
+  const build = await rolldown({
+    input,
+    platform: 'node',
+    external: ['typeorm', 'pg', '@nestjs/common', '@nestjs/core', 'rxjs'],
+    // Else the output names the machine's own folders where node_modules is a link.
+    resolve: { symlinks: false },
+    plugins: options.plugins ?? [],
+    treeshake: { moduleSideEffects: isProgram },
+  })
+  await build.write({
+    entryFileNames: `[name]${ending}`,
+    // Beside an entry in a folder, a file of the folder's name would be found before it.
+    chunkFileNames: `shared/[name]${ending}`,
+    exports: 'named',
+    comments: false,
+    postBanner: ({ moduleIds }) =>
+      moduleIds.some((id) => id.endsWith(NORMALIZE_URL)) ? `/*! Holds normalize-url:\n${licence}\n*/` : '',
+    ...output,
+  })
 }
-const withLicence = { banner: { js: `/*! Holds normalize-url:\n${licence.trim()}\n*/` } }
 
-const file = 'dist/text/normalize-url.js'
-await build({ ...common, ...withLicence, entryPoints: [file], outfile: file, allowOverwrite: true, format: 'cjs' })
-await writeFile('dist/text/normalize-url.LICENSE.txt', licence)
+// Files of a folder node_modules would not be packed.
+await bundle(['text/normalize-url'], '.js', { dir: FROM, format: 'esm' })
 
-/** Leaves an import of a file of ours as it is, under the file name that ES modules need. */
-const fileByFile = {
-  name: 'file by file',
-  setup({ onResolve }) {
-    onResolve({ filter: /^\./ }, ({ importer, path: specifier, resolveDir }) => {
-      if (!importer.endsWith('.ts')) return undefined
-      const isFolder = existsSync(path.join(resolveDir, specifier, 'index.ts'))
-      return { path: `${specifier}${isFolder ? '/index' : ''}.mjs`, external: true }
-    })
-  },
-}
+// The version of Node.js is examined before any other file is loaded.
+await bundle([...entries, 'cli/node-version', 'cli/main'], '.js', { dir: TO, format: 'cjs' })
+
+const keepNames = { class: true, function: false }
+const minify = { compress: { keepNames }, mangle: { keepNames }, codegen: { removeWhitespace: true } }
 const modules = {
-  ...common,
-  plugins: [fileByFile],
-  external: ['typeorm', 'pg', '@nestjs/common', '@nestjs/core', 'rxjs'],
+  dir: path.join(TO, 'esm'),
   format: 'esm',
-  outbase: 'src',
-  outdir: 'dist/esm',
-  outExtension: { '.js': '.mjs' },
+  preserveModules: true,
+  preserveModulesRoot: path.resolve(FROM),
 }
+await bundle(entries, '.mjs', { ...modules, minify })
 
-// The command line is a program: nobody imports it.
-const sources = (await readdir('src', { recursive: true }))
-  .filter((source) => source.endsWith('.ts') && !source.startsWith('cli'))
-  .map((source) => path.join('src', source))
-const holdsLicensed = (source) => source.endsWith('normalize-url.ts')
-await build({ ...modules, entryPoints: sources.filter((source) => !holdsLicensed(source)) })
-await build({ ...modules, ...withLicence, entryPoints: sources.filter(holdsLicensed) })
+await bundle(
+  entries,
+  '.ts',
+  { dir: TO, format: 'esm', chunkFileNames: 'shared/[name].d.ts', comments: true },
+  {
+    from: '.d.ts',
+    plugins: [dts({ dtsOnly: true })],
+  },
+)
+
+for (const name of entries)
+  for (const ending of ['.mjs', '.d.mts']) await cp(path.join(FROM, name + ending), path.join(TO, name + ending))
+await writeFile(path.join(TO, 'normalize-url.LICENSE.txt'), `${licence}\n`)
+await rm(FROM, { recursive: true })
