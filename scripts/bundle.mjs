@@ -69,7 +69,7 @@ await bundle(
   { dir: TO, format: 'esm', chunkFileNames: 'shared/[name].d.ts', comments: true },
   {
     from: '.d.ts',
-    plugins: [dts({ dtsOnly: true })],
+    plugins: [dts({ dtsInput: true })],
   },
 )
 
