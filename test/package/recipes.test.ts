@@ -49,6 +49,7 @@ describe.concurrent('docs/recipes.md', () => {
   test('has these recipes; what it copies from the repository is what stands there', async () => {
     expect(recipes.map(([title]) => title)).toEqual([
       'typeorm-transactional',
+      'A transaction that runs again',
       'typeorm-naming-strategies',
       'typeorm-extension',
       'class-validator and class-transformer',
