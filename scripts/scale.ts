@@ -1,90 +1,101 @@
 /**
- * How many nodes, how much memory and how many rows a second a number of texts asks for, from constants each of which says
- * where it comes from. Put your own there: `npx tsx scripts/scale.ts 1e9 --textBytes 80 --memoryBytes 64e9`.
+ * Computes how many nodes, how much memory and how many rows a second a number of texts needs, from constants that each name
+ * their origin. Pass your own: `npx tsx scripts/scale.ts 1e9 --key bigint --textBytes 80 --memoryBytes 64e9`.
  */
 import { parseArgs } from 'node:util'
 
 /**
- * Bytes unless the name says otherwise. Sizes: 300,000 rows of a uuid and a text of 80 bytes, inserted by 1,000 into Postgres
- * 18.4, `pg_relation_size` by rows. Rates: maintainers/benchmark.md, "New rows in a table of so many", streams by their own choice.
+ * Bytes unless the name says otherwise. Sizes: 1.5 million rows with a text of 80 bytes, inserted by 1,000 into PostgreSQL
+ * 18.4, `pg_relation_size` by rows. Rates: maintainers/benchmark.md, "New rows in a table of so many", streams of their own
+ * choice, with an integer key.
  */
 const CONSTANTS = {
-  /** Of the average text. Yours. */
+  /** Yours: of the average text. */
   textBytes: 80,
-  /** Measured: 158 a row, less its text. */
-  rowOverheadBytes: 78,
+  /** Measured: 149 a row with a bigint key, less its text. A uuid takes 9 more. */
+  rowOverheadBytes: 69,
   /** Measured: of the unique index. */
-  indexEntryBytes: 54,
-  /** Measured: of the primary key. */
-  keyEntryBytes: 39,
-  /** Of one node. Yours. */
+  indexEntryBytes: 51,
+  /** Yours: of one node. */
   memoryBytes: 32e9,
-  /** Of the memory, what can hold index pages. Assumed: the rest is for rows, sessions and the system. */
+  /** Assumed: of the memory, what can hold index pages. The rest is for rows, sessions and the system. */
   cacheShare: 0.5,
   /** Yours. */
   diskBytes: 2e12,
-  /** Measured: into 100,000 rows, with an index of 8 MB. */
-  rowsPerSecond: 30_600,
   /** Measured: into 5 million rows, whose index is twice the server's cache, while the system's cache holds it. */
-  rowsPerSecondCached: 21_600,
-  /** Measured there: 0.2 to 0.5 index pages a row are asked for, each a read where no cache holds it. */
+  rowsPerSecond: 21_600,
+  /** Measured there: each new row requests 0.2 to 0.5 index pages, each a read where no cache holds it. */
   indexReadsPerRow: 0.5,
-  /** Of the disk, at random. Assumed. */
+  /** Assumed: of the disk, at random. */
   diskReadsPerSecond: 10_000,
-  /** Of a node in a cluster, of the rate that it has alone. Measured by hand: 0.6 to 0.8 for batches, plain tables. */
-  clusterShare: 0.7,
 }
+
+/** Measured, in bytes. Entries of a uuid of version 4 are random, so its index needs memory as the unique index does. */
+const KEYS = {
+  bigint: { entry: 22.5, wider: 0, isRandom: false },
+  uuid: { entry: 41, wider: 9, isRandom: true },
+}
+
+export type Key = keyof typeof KEYS
+
+/** No rate was measured beyond. */
+const MEASURED_TEXTS = 5e6
 
 type Constants = typeof CONSTANTS
 
 interface Need {
   readonly texts: number
+  /** Rows, and the index of the key. */
   readonly dataBytes: number
   readonly indexBytes: number
-  /** So many that the unique index is in memory, and everything on disk. */
+  /** Indexes of which every insert needs another page. */
+  readonly randomBytes: number
+  /** So many that the random indexes are in memory, and everything on disk. */
   readonly nodes: number
-  readonly isIndexInMemoryOnOne: boolean
   readonly rowsPerSecondOnOne: number
-  readonly rowsPerSecond: number
+  readonly isExtrapolated: boolean
 }
 
-export function need(texts: number, constants: Constants = CONSTANTS): Need {
-  const { memoryBytes, cacheShare, diskBytes, rowsPerSecond, clusterShare } = constants
-  const secondsBeyond = 1 / constants.rowsPerSecondCached + constants.indexReadsPerRow / constants.diskReadsPerSecond
+export function need(texts: number, key: Key = 'uuid', constants: Constants = CONSTANTS): Need {
+  const { memoryBytes, cacheShare, diskBytes, rowsPerSecond } = constants
+  const { entry, wider, isRandom } = KEYS[key]
+  const secondsBeyond = 1 / rowsPerSecond + constants.indexReadsPerRow / constants.diskReadsPerSecond
   const indexBytes = texts * constants.indexEntryBytes
-  const dataBytes = texts * (constants.textBytes + constants.rowOverheadBytes + constants.keyEntryBytes)
+  const randomBytes = indexBytes + (isRandom ? texts * entry : 0)
+  const dataBytes = texts * (constants.textBytes + constants.rowOverheadBytes + wider + entry)
   const cache = memoryBytes * cacheShare
-  const nodes = Math.max(1, Math.ceil(indexBytes / cache), Math.ceil((indexBytes + dataBytes) / diskBytes))
-  const isIndexInMemoryOnOne = indexBytes <= cache
   return {
     texts,
     dataBytes,
     indexBytes,
-    nodes,
-    isIndexInMemoryOnOne,
-    rowsPerSecondOnOne: isIndexInMemoryOnOne ? rowsPerSecond : Math.round(1 / secondsBeyond),
-    rowsPerSecond: nodes === 1 ? rowsPerSecond : Math.round(nodes * rowsPerSecond * clusterShare),
+    randomBytes,
+    nodes: Math.max(1, Math.ceil(randomBytes / cache), Math.ceil((indexBytes + dataBytes) / diskBytes)),
+    rowsPerSecondOnOne: randomBytes <= cache ? rowsPerSecond : Math.round(1 / secondsBeyond),
+    isExtrapolated: texts > MEASURED_TEXTS,
   }
 }
 
 const GIGABYTE = 1e9
 
-const tell = ({ texts, dataBytes, indexBytes, nodes, ...rates }: Need): string =>
+const line = ({ texts, dataBytes, indexBytes, randomBytes, nodes, rowsPerSecondOnOne, isExtrapolated }: Need): string =>
   [
     texts.toExponential(0),
     (dataBytes / GIGABYTE).toFixed(1),
     (indexBytes / GIGABYTE).toFixed(1),
-    String(rates.rowsPerSecondOnOne),
+    (randomBytes / GIGABYTE).toFixed(1),
+    `${rowsPerSecondOnOne} (${isExtrapolated ? 'computed' : 'measured'})`,
     String(nodes),
-    String(rates.rowsPerSecond),
   ].join(' | ')
 
 if (require.main === module) {
-  const options = Object.fromEntries(Object.keys(CONSTANTS).map((name) => [name, { type: 'string' as const }]))
+  const options = Object.fromEntries(
+    ['key', ...Object.keys(CONSTANTS)].map((name) => [name, { type: 'string' as const }]),
+  )
   const { values, positionals } = parseArgs({ options, allowPositionals: true })
-  const given = Object.entries(values).map(([name, value]) => [name, Number(value)] as const)
-  const constants = { ...CONSTANTS, ...Object.fromEntries(given) }
+  const { key = 'uuid', ...given } = values
+  if (key !== 'uuid' && key !== 'bigint') throw new Error('--key is uuid or bigint.')
+  const own = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, Number(value)] as const))
   const texts = positionals.length > 0 ? positionals.map(Number) : [1e6, 1e7, 1e8, 1e9, 1e10]
-  console.log('texts | rows and key (GB) | unique index (GB) | rows/s on one node | nodes | rows/s on these')
-  for (const one of texts) console.log(tell(need(one, constants)))
+  console.log('texts | rows and key (GB) | unique index (GB) | random indexes (GB) | rows/s on one node | nodes')
+  for (const one of texts) console.log(line(need(one, key, { ...CONSTANTS, ...own })))
 }
