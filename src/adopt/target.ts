@@ -93,7 +93,7 @@ export async function findTable(
   const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map(({ name }) => name))
   const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS]))
   const { server, table: state } = await tableState(query, relation, sets)
-  requireServer(server)
+  requireServer(server, true)
   if (!state) throw noTable(relation)
   return { facts, state }
 }

@@ -5,11 +5,30 @@ import type { ServerState } from '../sql/catalog'
 /** A `server_version_num`. Older servers lack what the guard and its look-up in the catalog use. */
 const OLDEST_VERSION = 140_000
 
-/** @throws UnsupportedDatabaseError if the server is too old, or the database's encoding is not UTF8 */
-export function requireServer({ encoding, version }: ServerState): void {
+/** @returns what is wrong with a server that answers as PostgreSQL and is not. The guard relies on the locks of PostgreSQL. */
+const otherEngine = (engine: string): UnsupportedDatabaseError | undefined =>
+  /^PostgreSQL (?!.*-YB-)/u.test(engine)
+    ? undefined
+    : new UnsupportedDatabaseError(
+        `The server is "${engine.slice(0, 40)}", not PostgreSQL: its locks differ, and unique texts were never tested there. ` +
+          `Use PostgreSQL 14 or later.`,
+      )
+
+/**
+ * @param triggers whether declarations need them
+ * @throws UnsupportedDatabaseError if the server is another engine or too old, or the database's encoding is not UTF8
+ */
+export function requireServer({ encoding, version, engine, plpgsql }: ServerState, triggers: boolean): void {
+  const other = otherEngine(engine)
+  if (other) throw other
   if (version < OLDEST_VERSION) {
     throw new UnsupportedDatabaseError(
       `The server is PostgreSQL ${Math.floor(version / 10_000)}, and typeorm-unique-text needs 14 or later. Upgrade it.`,
+    )
+  }
+  if (triggers && !plpgsql) {
+    throw new UnsupportedDatabaseError(
+      'The database has no PL/pgSQL, in which triggers are written. Run CREATE EXTENSION plpgsql, or declare guard: false.',
     )
   }
   if (encoding !== 'UTF8') {
@@ -22,7 +41,7 @@ export function requireServer({ encoding, version }: ServerState): void {
 
 /** @throws UnsupportedDatabaseError also where TypeORM would take every type for another, and drop the columns */
 export function requireBuildable(server: ServerState): void {
-  requireServer(server)
+  requireServer(server, true)
   if (server.quotesAll) {
     throw new UnsupportedDatabaseError(
       'quote_all_identifiers is on: TypeORM would then drop and add columns whose types it reads with quotes, and lose ' +
@@ -31,12 +50,17 @@ export function requireBuildable(server: ServerState): void {
   }
 }
 
-/** @throws UnsupportedDatabaseError for a DataSource of another database */
-export function requirePostgres({ options: { type } }: DataSource, what: string): void {
-  if (type === 'postgres') return
-  throw new UnsupportedDatabaseError(
-    `${what} needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
-  )
+/** @throws UnsupportedDatabaseError for a DataSource of another database, or one connected to an engine that is another */
+export function requirePostgres({ options: { type }, driver }: DataSource, what: string): void {
+  if (type !== 'postgres') {
+    throw new UnsupportedDatabaseError(
+      `${what} needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
+    )
+  }
+  // TypeORM takes "PostgreSQL " off what the server reports, and leaves another name as it is.
+  const { version = '' } = driver as { readonly version?: string }
+  const other = /^[\d.]*$/u.test(version) ? undefined : otherEngine(version)
+  if (other) throw other
 }
 
 /** `any`: the member exists, whatever it holds. */

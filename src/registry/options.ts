@@ -48,8 +48,8 @@ export interface UniqueTextOptions {
    */
   readonly spread?: SpreadBy
   /**
-   * Without triggers: unique index and check alone keep the text, for Citus without unsafe triggers and for engines that
-   * have none. Only with `digest: 'sha256'`. A hash then has room for one text, and another one of equal hash is refused
+   * Without triggers: unique index and check alone keep the text, for Citus without unsafe triggers and for databases
+   * without PL/pgSQL. Only with `digest: 'sha256'`. A hash then has room for one text, and another one of equal hash is refused
    * with HashCollisionError. SQL of your own must send the hash. docs/guarantees.md says what else is lost.
    *
    * @default true

@@ -153,7 +153,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const works = triggerWorks(metadata)
   const sets = [...guardsOf(table), ...works.map(({ set }) => set)]
   const { server, table: state } = await tableState(query, tableName(table), sets)
-  requireServer(server)
+  requireServer(server, sets.length > 0)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
   const spread = await spreadOf(query, tableName(table), state.spread)
   refuseSpread(metadata, spread, [table])
@@ -200,7 +200,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   const works = triggerWorks(root)
   const sets = works.map(({ set }) => set)
   const { server, table } = await tableState(query, relation, sets)
-  requireServer(server)
+  requireServer(server, sets.length > 0)
   const spread = table && (await spreadOf(query, relation, table.spread))
   if (spread) refuseSpread(root, spread, [])
   const findings = table ? workDrift(works, table) : only('missing', 'table', root.tableName)

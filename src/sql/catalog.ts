@@ -140,6 +140,10 @@ export interface ServerState {
   readonly encoding: string
   /** A `server_version_num`, for instance 140011. */
   readonly version: number
+  /** What the server reports of itself, for instance `PostgreSQL 18.4 on x86_64-pc-linux-gnu, …`. */
+  readonly engine: string
+  /** The language of the triggers is installed. */
+  readonly plpgsql: boolean
   /** `quote_all_identifiers`: the names of types are quoted too. */
   readonly quotesAll: boolean
 }
@@ -285,6 +289,8 @@ const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.in
 const SERVER = `${OBJECT}(
   'encoding', pg_catalog.current_setting('server_encoding'),
   'version', pg_catalog.current_setting('server_version_num')::integer,
+  'engine', pg_catalog.version(),
+  'plpgsql', EXISTS (SELECT FROM pg_catalog.pg_language AS l WHERE l.lanname ${EQUALS} 'plpgsql'),
   'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`
 
 /** Parameters 2 to 5: what sets are found by and compared with. */

@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { Column, type DataSource, Entity, type ObjectLiteral, type ObjectType, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText, type UniqueTextPropertyOptions } from '../../../src'
 import { doctor } from '../../../src/doctor'
 import { lowerCase, trim } from '../../../src/text'
@@ -215,4 +215,27 @@ test('another normalizer asks for the rows to be normalized', async () => {
   await expect(migrate(await open(page({ ...guardless, normalize: lowerCase() })))).rejects.toThrow(
     'SQL cannot normalize them',
   )
+})
+
+describe('a database without PL/pgSQL', () => {
+  beforeEach(async () => await client.query('drop extension plpgsql'))
+  afterEach(async () => await client.query('create extension if not exists plpgsql'))
+
+  test('keeps a text without a guard, by its migration and its calls', async () => {
+    const Page = page({ guard: false })
+    const dataSource = await open(Page)
+    await migrate(dataSource)
+    for (const created of [true, false])
+      expect(await findOrCreate(dataSource.manager, Page, { url: 'http://a/', shop: 1 })).toMatchObject({ created })
+    expect(await generate(dataSource)).toStrictEqual({ up: [], down: [] })
+    expect(await doctor(dataSource)).toMatchObject({ healthy: true, findings: [{ code: 'definitions.uncompared' }] })
+  })
+
+  test('refuses a guard before its migration is written', async () => {
+    const dataSource = await open(page({}))
+    expect(await rejection(generate(dataSource))).toMatchObject({
+      name: 'UnsupportedDatabaseError',
+      message: expect.stringContaining('CREATE EXTENSION plpgsql') as string,
+    })
+  })
 })

@@ -1,7 +1,7 @@
 import { DataSource, type EntityMetadata, EntitySchema } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { UnsupportedDatabaseError, uniqueTextSchema, withUniqueText } from '../../../src'
-import { INTERNALS, requireInternals, requireServer } from '../../../src/registry/internals'
+import { INTERNALS, requireInternals, requirePostgres, requireServer } from '../../../src/registry/internals'
 
 const Page = new EntitySchema(
   uniqueTextSchema<{ id: number; parent: unknown }>(
@@ -109,14 +109,44 @@ function pageWithout(owner: string, name: string): EntitySchema {
   })
 }
 
-const server = { encoding: 'UTF8', version: 140_000, quotesAll: false }
+const server = {
+  encoding: 'UTF8',
+  version: 140_000,
+  engine: 'PostgreSQL 14.10 on x86_64-pc-linux-gnu, compiled by gcc',
+  plpgsql: true,
+  quotesAll: false,
+}
 
 test('a server before PostgreSQL 14 is refused with the version that is needed', () => {
-  expect(() => requireServer(server)).not.toThrow()
-  expect(() => requireServer({ ...server, version: 130_014 })).toThrow(/PostgreSQL 13, .* needs 14 or later/)
-  expect(() => requireServer({ ...server, version: 130_014 })).toThrow(UnsupportedDatabaseError)
+  expect(() => requireServer(server, true)).not.toThrow()
+  expect(() => requireServer({ ...server, version: 130_014 }, true)).toThrow(/PostgreSQL 13, .* needs 14 or later/)
+  expect(() => requireServer({ ...server, version: 130_014 }, true)).toThrow(UnsupportedDatabaseError)
+})
+
+test.each(['PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64', 'CockroachDB CCL v25.4.0 (x86_64-pc-linux-gnu)'])(
+  'the engine %s is refused, with its name',
+  (engine) => {
+    expect(() => requireServer({ ...server, engine }, false)).toThrow(engine.slice(0, 12))
+  },
+)
+
+test('a DataSource that has connected to CockroachDB is refused, and one that has connected to PostgreSQL is not', () => {
+  const connected = (version: string): DataSource => {
+    const dataSource = new DataSource({ type: 'postgres' })
+    Object.assign(dataSource.driver, { version })
+    return dataSource
+  }
+  expect(() => requirePostgres(connected('CockroachDB CCL v25.4.0 (x86_64)'), 'a test')).toThrow(
+    UnsupportedDatabaseError,
+  )
+  expect(() => requirePostgres(connected('15.2'), 'a test')).not.toThrow()
+})
+
+test('a database without PL/pgSQL is refused where triggers are needed', () => {
+  expect(() => requireServer({ ...server, plpgsql: false }, false)).not.toThrow()
+  expect(() => requireServer({ ...server, plpgsql: false }, true)).toThrow(/no PL\/pgSQL/u)
 })
 
 test.each(['SQL_ASCII', 'LATIN1', 'EUC_JP'])('a database of the encoding %s is refused', (encoding) => {
-  expect(() => requireServer({ ...server, encoding })).toThrow(`The database's encoding is ${encoding}`)
+  expect(() => requireServer({ ...server, encoding }, true)).toThrow(`The database's encoding is ${encoding}`)
 })
