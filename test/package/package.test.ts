@@ -235,10 +235,12 @@ describe('the tarball', () => {
 })
 
 const KNOWN_ADDRESSES: readonly string[] = [
+  'docs.aws.amazon.com',
   'github.com',
   'sindresorhus.com',
   'sindresorhus@gmail.com',
   'typeorm.io',
+  'www.cockroachlabs.com',
   // The namespace of SVG, in the pictures.
   'www.w3.org',
 ]
