@@ -78,10 +78,13 @@ BEGIN
     VALUES (NEW."tenant", 0, 0) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
-  SELECT t."number" INTO newest FROM "comment" AS t
-  WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-    AND (t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)
-  ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1;
+  newest := (
+    SELECT t."number"
+    FROM "comment" AS t
+    WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+      AND (t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)
+    ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1
+  );
   IF NEW."number" IS NULL AND newest OPERATOR(pg_catalog.>=) 2147483647 THEN
     RAISE EXCEPTION USING ERRCODE = '22003',
       MESSAGE = 'a row of the scope has the highest number that its type can hold',

@@ -137,6 +137,17 @@ export const numberPlays: readonly NumberPlay[] = [
     'P insert 1',
   ),
   play('a snapshot from before others came', [1], 'P begin', 'P select 1 from comment', 'Q insert 1', 'P insert 1'),
+  play(
+    'a snapshot from before two came, of which the older goes',
+    [2],
+    'P delete 1/2',
+    'P begin',
+    'P select 1 from comment',
+    'Q insert 1',
+    'Q insert 1',
+    'Q delete from comment where number = (select max(number) - 1 from comment)',
+    'P insert 1',
+  ),
   play('a snapshot from before one went', [3], 'P begin', 'P select 1 from comment', 'Q delete 1/2', 'P delete 1/3'),
   play(
     'many scopes are begun',

@@ -101,11 +101,18 @@ const GONE = '-1'
 const goneRow = (table: NumberTable): string =>
   all(6, ...allEqual(scopeKey(table, 'k'), scopeOf(table, 'NEW')), `k.part OPERATOR(pg_catalog.=) (${GONE})`)
 
+/** The highest number in the scope of a row. */
+const newestOf = (table: NumberTable, row: 'NEW' | 'OLD'): string => `SELECT t.${quote(table.number)}
+    FROM ${relation(table)} AS t
+    WHERE ${all(6, ...sameScopes(table, 't', row), OF_RELATION)}
+    ORDER BY ${byNumberDown(table, 't')} LIMIT 1`
+
 /**
- * One snapshot shows either the newest row or its number among those that are gone. A snapshot from before the row came
- * shows neither: above READ COMMITTED the lock fails where the number of a row has been remembered since.
+ * The highest number of the rows that are there and of those that are gone. One snapshot shows a row or its number. A
+ * snapshot from before the row was inserted shows neither: above READ COMMITTED the lock fails where a number has been
+ * remembered since.
  */
-const newestOrGone = (table: NumberTable, newest: string): string => `IF NOT pg_catalog.starts_with(
+const newestOrGone = (table: NumberTable): string => `IF NOT pg_catalog.starts_with(
     pg_catalog.current_setting('transaction_isolation'), 'read '
   ) THEN
     INSERT INTO ${scopesName(table)} (${[...scopeKey(table), 'part', 'n'].join(', ')})
@@ -114,16 +121,17 @@ const newestOrGone = (table: NumberTable, newest: string): string => `IF NOT pg_
     WHERE ${goneRow(table)}
     FOR NO KEY UPDATE;
   END IF;
-  SELECT greatest((
-    ${indented(newest.replace(' INTO newest', ''))}
+  newest := greatest((
+    ${newestOf(table, 'NEW')}
   ), (
     SELECT k.last FROM ${scopesName(table)} AS k
     WHERE ${goneRow(table)}
-  )) INTO newest`
+  ));`
 
 /**
- * BEFORE UPDATE OR DELETE: remembers the number of a row that leaves its scope, if none above it is left. Not after the
- * statement, which may insert a row too. A higher row that goes at the same time remembers its own.
+ * BEFORE UPDATE OR DELETE: remembers the number of a row that leaves its scope. Not after the statement, which may insert
+ * a row too. A row in the middle is remembered as well: a snapshot from before it shows neither it nor those above it.
+ * What is remembered is the highest number of the scope, so that of many rows only the first one writes.
  */
 function keepBody(table: NumberTable): string {
   const [number, key, scope] = [quote(table.number), scopeKey(table), scopeOf(table, 'OLD')]
@@ -148,12 +156,11 @@ BEGIN${refuseOtherTables(table)}
   IF OLD.${number} IS NOT NULL AND NOT EXISTS (
     SELECT FROM ${scopesName(table)} AS k
     WHERE ${all(6, ...isGone, `k.last OPERATOR(pg_catalog.>=) OLD.${number}`)}
-  ) AND NOT EXISTS (
-    SELECT FROM ${relation(table)} AS t
-    WHERE ${all(6, ...sameScopes(table, 't', 'OLD'), `t.${number} OPERATOR(pg_catalog.>) OLD.${number}`, OF_RELATION)}
   ) THEN
     INSERT INTO ${scopesName(table)} AS k (${[...key, 'part', 'n', 'last'].join(', ')})
-    VALUES (${[...scope, GONE, '0', `OLD.${number}`].join(', ')})
+    SELECT ${[...scope, GONE, '0'].join(', ')}, greatest(OLD.${number}, (
+      ${indented(newestOf(table, 'OLD'))}
+    ))
     ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET last = greatest(k.last, excluded.last);
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
@@ -322,9 +329,6 @@ export const HIGHEST: Readonly<Record<string, string>> = {
 function placeNumberBody(table: NumberTable): string {
   const [number, scope] = [quote(table.number), scopeOf(table, 'NEW')]
   const highest = HIGHEST[table.type] ?? HIGHEST['integer']
-  const newest = `SELECT t.${number} INTO newest FROM ${relation(table)} AS t
-  WHERE ${all(4, ...sameScopes(table, 't', 'NEW'), OF_RELATION)}
-  ORDER BY ${byNumberDown(table, 't')} LIMIT 1`
   return `
 #variable_conflict use_variable
 DECLARE
@@ -354,7 +358,9 @@ BEGIN
     VALUES (${[...scope, '0', '0'].join(', ')}) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
-  ${table.reuse === false ? newestOrGone(table, newest) : newest};
+  ${table.reuse === false ? newestOrGone(table) : `newest := (
+    ${newestOf(table, 'NEW')}
+  );`}
   IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN
     ${raiseNumber(table, atTheEnd)}
   END IF;
