@@ -5,7 +5,7 @@ import type { Session } from '../connection/session'
 import { UnsupportedDatabaseError } from '../errors'
 import { Attempts } from '../calls/attempts'
 import { calledFrom, callerOf, requireManager } from '../calls/call-options'
-import { ensureNamesReady, type HolderEntity } from '../calls/names'
+import { ensureNamesReady, type HolderEntity, requestedNames, takenNames } from '../calls/names'
 import {
   dataSourceOf,
   type Declaration,
@@ -164,6 +164,22 @@ export class Operation {
       last = (await this.session.rowsOrRollBack(remove, [batch]))[0] ?? 0
     }
     return removed
+  }
+
+  /**
+   * Which of these names are taken, by their positions. A name that the row with this id holds, or that is kept for it,
+   * is not.
+   *
+   * @throws TextRejectedError
+   */
+  async takenNames(
+    holder: HolderEntity,
+    names: readonly string[],
+    id: ObjectLiteral | undefined,
+  ): Promise<ReadonlySet<number>> {
+    const { name } = holder.declaration
+    const requested = names.flatMap((one, row) => requestedNames(holder, row, { [name]: one }, id))
+    return new Set((await takenNames(this.session, requested)).map(({ row }) => row))
   }
 
   /**

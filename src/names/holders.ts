@@ -1,6 +1,7 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import {
   countResults,
+  entityOf,
   type FindOrCreateResult,
   type HolderEntity,
   insertOrFail,
@@ -8,6 +9,8 @@ import {
   operate,
   type Operation,
   requiredName,
+  type RowId,
+  rowKey,
   watched,
   watchers,
 } from '../core'
@@ -15,7 +18,7 @@ import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { normalizeText } from '../text/normalizer'
 import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
-import { holderEntity, type NameStatements, nameStatements } from './sql/statements'
+import { formerNamesStatement, holderEntity, type NameStatements, nameStatements } from './sql/statements'
 
 /** Options of `findHolder`. */
 export interface FindHolderOptions {
@@ -169,6 +172,51 @@ async function toHolder(operation: Operation, lookUp: HolderLookUp, found: Found
 function isWithoutRow({ metadata, read }: HolderEntity, columns: readonly unknown[]): boolean {
   const isPrimary = (name: string): boolean => metadata.primaryColumns.some(({ databaseName }) => databaseName === name)
   return read.every((name, index) => !isPrimary(name) || columns[index] === null)
+}
+
+/** A name that a row gave up, and that is kept for it. */
+export interface FormerName {
+  readonly name: string
+  /** The property that held it. */
+  readonly property: string
+  /** Whether `findHolder(…, { former: true })` finds the row by it. */
+  readonly state: 'reserved' | 'redirect'
+  /** When the row gave it up. */
+  readonly since: Date
+  /** Until when it is kept; null if it always is. */
+  readonly until: Date | null
+}
+
+/**
+ * Returns the former names that are kept for a row, the newest first: those that were declared to be reserved or to
+ * redirect, and whose time is not over. One round trip.
+ *
+ * @param id the primary key, or an object with the whole of it
+ * @returns an empty list if there is no such row
+ * @throws DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use
+ * @example
+ * const [last] = await formerNamesOf(manager, User, 1)
+ */
+export async function formerNamesOf<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  id: RowId<NoInfer<Entity>>,
+): Promise<FormerName[]> {
+  const seen = watchers.hasSubscribers && watched('formerNamesOf', 'name', formerNamesOf<Entity>, [manager, entity, id])
+  if (seen) return await seen
+  const { names } = entityOf(manager, entity)
+  const holder = chooseName(manager, entity, names[0] ? { by: names[0].name } : {})
+  const { values } = rowKey(holder, id)
+  return await operate(manager, { names }, async ({ session }) => {
+    const found = await session.rows(formerNamesStatement(holder.table), values)
+    return found.map(({ column, since, until, ...one }) => ({
+      ...one,
+      property: names.find(({ text }) => text.column.databaseName === column)?.name ?? column,
+      since: new Date(since),
+      until: until === null ? null : new Date(until),
+    }))
+  })
 }
 
 /**

@@ -1,4 +1,12 @@
-export { findHolder, type FindHolderOptions, findOrCreateHolder, type Holder } from './holders'
+export {
+  findHolder,
+  type FindHolderOptions,
+  findOrCreateHolder,
+  type FormerName,
+  formerNamesOf,
+  type Holder,
+} from './holders'
+export { type FreeNameOptions, withFreeName } from './free-name'
 export { Name } from './name-entity'
 export { type ByNameOptions, releaseExpired, type ReleaseExpiredOptions, rename, swapNames } from './rename'
 export { type FormerOption, UniqueName, type UniqueNameOptions, uniqueNameSchema } from './unique-name'

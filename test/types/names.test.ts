@@ -1,7 +1,18 @@
 import { Column, type EntityManager, PrimaryGeneratedColumn, type Repository } from 'typeorm'
 import { expectTypeOf, test } from 'vitest'
 import type { FindOrCreateResult, TakenText } from '../../src'
-import { findHolder, findOrCreateHolder, type Holder, type Name, rename, swapNames, UniqueName } from '../../src/names'
+import {
+  findHolder,
+  findOrCreateHolder,
+  type FormerName,
+  formerNamesOf,
+  type Holder,
+  type Name,
+  rename,
+  swapNames,
+  UniqueName,
+  withFreeName,
+} from '../../src/names'
 import { lowerCase } from '../../src/text'
 
 // Nothing here runs: the compiler checks it (`npm run typecheck`).
@@ -61,6 +72,11 @@ test('the operations give what they find', () => {
     expectTypeOf(found).toEqualTypeOf<FindOrCreateResult<User>>()
     expectTypeOf(await swapNames(manager, User, 1, 2, { by: 'nick' })).toEqualTypeOf<[User, User]>()
     expectTypeOf(await swapNames(manager, User, { id: 1 }, { id: 2 })).toEqualTypeOf<[User, User]>()
+    expectTypeOf(await formerNamesOf(manager, User, 1)).toEqualTypeOf<FormerName[]>()
+    const renamed = withFreeName(manager, User, 'a', (handle) => rename(manager, User, 1, { handle }), { id: 1 })
+    expectTypeOf(await renamed).toEqualTypeOf<User>()
+    // @ts-expect-error (the id of a user is a number)
+    await withFreeName(manager, User, 'a', (handle) => rename(manager, User, 1, { handle }), { id: '1' })
     // @ts-expect-error (two rows)
     await swapNames(manager, User, 1)
   })

@@ -7,8 +7,10 @@ import { named, nameList, parameter, returningList, type RowShape, type Statemen
 import { literal, qualified, quote } from '../../sql/identifier'
 import {
   hasNamedKey,
+  holderKey,
   type HolderTable,
   keyPart,
+  nameField,
   type NamesColumn,
   type NamesTable,
   type SwappedRow,
@@ -262,6 +264,43 @@ interface FoundHolder {
   readonly rows: readonly { readonly key: readonly unknown[]; readonly columns: readonly unknown[] }[]
 }
 
+/** A name that a row gave up, and that is kept for it. */
+export interface FoundFormerName {
+  readonly name: string
+  readonly column: string
+  readonly state: 'reserved' | 'redirect'
+  /** ISO 8601. */
+  readonly since: string
+  readonly until: string | null
+}
+
+/** Former names that are kept for a row, the newest first. Parameters: the primary key. */
+export function formerNamesStatement(holder: HolderTable): Statement<FoundFormerName> {
+  const { of, primary } = holder
+  const field = (column: NamesColumn): string => nameField(of, 'n', column)
+  const key = primary.map(({ name }, index) => equal(`t.${quote(name)}`, parameter(index)))
+  return named(
+    `SELECT ${field('text')}, ${field('property')}, ${field('state')}, ${isoDates(field('since'), field('until')).join(', ')}
+FROM ${qualified(holder.schema, holder.table)} AS t
+JOIN ${qualified(of.schema, of.table)} AS n
+  ON ${equal(field('holder'), literal(holder.holder))} AND ${equal(field('key'), holderKey(holder, 't'))}
+WHERE ${key.join(' AND ')} AND ${field('state')} ${op('<>')} 'held'
+  AND (${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp())
+ORDER BY ${field('since')} DESC, ${field('id')} DESC`,
+    ([name, column, state, since, until]) => ({
+      name: String(name),
+      column: String(column),
+      state: state as FoundFormerName['state'],
+      since: String(since),
+      until: until as string | null,
+    }),
+  )
+}
+
+/** Whatever the DateStyle of the session. */
+const isoDates = (...dates: readonly string[]): string[] =>
+  dates.map((one) => `pg_catalog.to_json(${one}) OPERATOR(pg_catalog.#>>) '{}'`)
+
 /** Columns before those of the tables. */
 const HEAD = 6
 
@@ -286,10 +325,7 @@ export function findHolderStatement(
       AND ${equal(field('property', 'm'), field('property'))} AND ${isHeld('m')}
   ) END`
   const current = former ? later : field('text')
-  // ISO 8601, whatever the DateStyle of the session.
-  const dates = [field('since'), field('until')].map(
-    (one) => `pg_catalog.to_json(${one}) OPERATOR(pg_catalog.#>>) '{}'`,
-  )
+  const dates = isoDates(field('since'), field('until'))
   const head = [field('holder'), field('property'), field('state'), ...dates, current]
   const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
   const states = former

@@ -358,9 +358,13 @@ BEGIN
     VALUES (${[...scope, '0', '0'].join(', ')}) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
-  ${table.reuse === false ? newestOrGone(table) : `newest := (
+  ${
+    table.reuse === false
+      ? newestOrGone(table)
+      : `newest := (
     ${newestOf(table, 'NEW')}
-  );`}
+  );`
+  }
   IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN
     ${raiseNumber(table, atTheEnd)}
   END IF;

@@ -21,7 +21,16 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
-import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames } from '../../../src/names'
+import {
+  findHolder,
+  findOrCreateHolder,
+  formerNamesOf,
+  Name,
+  releaseExpired,
+  rename,
+  swapNames,
+  withFreeName,
+} from '../../../src/names'
 import { countWithin, NumberWithin } from '../../../src/numbers'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'
@@ -127,6 +136,8 @@ const CALLS = (): Readonly<Record<string, readonly [Call, readonly unknown[]]>> 
     findOrCreateHolder: [of(findOrCreateHolder), [manager, User, { handle: 'ada' }, {}]],
     rename: [of(rename), [manager, User, ADA, { handle: 'ada' }]],
     swapNames: [of(swapNames), [manager, User, ADA, GRACE, {}]],
+    withFreeName: [of(withFreeName), [manager, User, 'free', () => Promise.resolve(1), {}]],
+    formerNamesOf: [of(formerNamesOf), [manager, User, ADA]],
     releaseExpired: [of(releaseExpired), [manager, {}]],
     countWithin: [of(countWithin), [manager, Comment, { post: 'p' }, {}]],
     once: [of(once), [manager, 'token', () => 1, {}]],

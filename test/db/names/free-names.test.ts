@@ -1,0 +1,260 @@
+import { ChildEntity, Entity, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
+import { describe, expect, test } from 'vitest'
+import { DeclarationError, insertOrFail, TextRejectedError, TransactionAbortedError, updateOrFail } from '../../../src'
+import { formerNamesOf, Name, rename, UniqueName, withFreeName } from '../../../src/names'
+import { normalizer } from '../../../src/text'
+import { untilBlocked } from '../../support/blocked'
+import { useDatabase } from '../../support/database'
+import { entity, key, plain, text, uniqueName } from '../../support/entity'
+import { rejection } from '../../support/ledger'
+
+const short = normalizer('short handle', 1, (name) => {
+  if (name.length > 7) throw new Error('longer than 7 characters')
+  return name.toLowerCase()
+})
+const HANDLE = { namespace: 'handle', normalize: short } as const
+
+const Person = entity('Person', {
+  handle: uniqueName({ ...HANDLE, former: 'redirect' }),
+  email: text({ nullable: true }),
+  title: plain(),
+})
+const Club = entity('Club', {
+  handle: uniqueName({ ...HANDLE, former: { reserveFor: '90 days' } }),
+  nick: uniqueName({ namespace: 'nick', former: 'reserve', nullable: true }),
+})
+const Seat = entity('Seat', {
+  hall: key('bigint'),
+  row: key('text'),
+  slug: uniqueName({ namespace: 'slug', former: 'reserve' }),
+})
+
+@Entity({ name: 'animal' })
+@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
+class Animal {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+}
+
+@ChildEntity()
+class Cat extends Animal {
+  @UniqueName(HANDLE) handle!: string
+}
+
+const db = useDatabase()
+const dataSource = db.useDataSource([Name, Person, Club, Seat, Animal, Cat])
+const { manager } = dataSource
+const other = db.useClient()
+const observer = db.useClient()
+
+const addPerson = async (name: string): Promise<string> =>
+  await withFreeName(manager, Person, name, async (handle) => {
+    return (await insertOrFail(manager, Person, { handle })).handle
+  })
+
+const handles = async (): Promise<string[]> =>
+  (await manager.find(Person, { order: { id: 'ASC' } })).map((one) => one.handle)
+
+describe('withFreeName', () => {
+  test('takes the name, or the first candidate that no row of any entity holds or keeps', async () => {
+    expect(await addPerson('Ada')).toBe('ada')
+    await insertOrFail(manager, Club, [{ handle: 'ada-2' }, { handle: 'ada-3' }])
+    await rename(manager, Club, 2, { handle: 'club' })
+    expect(await addPerson('Ada')).toBe('ada-4')
+    await manager.delete(Club, { id: 1 })
+    expect(await addPerson('ada')).toBe('ada-2')
+    expect(await addPerson('ada')).toBe('ada-5')
+    await other.query(`UPDATE names SET until = now() - interval '1 second' WHERE text = 'ada-3'`)
+    expect(await addPerson('ada')).toBe('ada-3')
+  })
+
+  test('asks a function for candidates, and writes what it is given', async () => {
+    await addPerson('ada')
+    const tried: string[] = []
+    const written = await withFreeName(
+      manager,
+      Person,
+      'ada',
+      async (handle) => {
+        tried.push(handle)
+        return await insertOrFail(manager, [
+          [Person, { handle, title: 'Countess' }],
+          [Club, { handle: `+${handle}` }],
+        ])
+      },
+      { candidates: (name, n) => `${name}${'x'.repeat(n)}`, by: 'handle' },
+    )
+    expect(written).toMatchObject([{ handle: 'adaxx', title: 'Countess' }, { handle: '+adaxx' }])
+    expect(tried).toEqual(['ada', 'adaxx'])
+  })
+
+  test('of a child in single table inheritance too', async () => {
+    const add = (): Promise<Cat> =>
+      withFreeName(manager, Cat, 'tom', (handle) => insertOrFail(manager, Cat, { handle }))
+    const [one, two] = [await add(), await add()]
+    expect([one.handle, two.handle]).toEqual(['tom', 'tom-2'])
+    await rename(manager, Cat, two.id, { handle: 'kit' })
+    expect(await formerNamesOf(manager, Cat, two.id)).toEqual([])
+  })
+
+  test('leaves a row the name that it has, and gives it back one that is kept for it', async () => {
+    await insertOrFail(manager, Person, [{ handle: 'ada' }, { handle: 'ada-2' }, { handle: 'ada-3' }])
+    const name = async (id: number | undefined): Promise<string> =>
+      await withFreeName(
+        manager,
+        Person,
+        'ada',
+        async (handle) => (await rename(manager, Person, 3, { handle })).handle,
+        id === undefined ? {} : { id },
+      )
+    expect(await name(3)).toBe('ada-3')
+    await rename(manager, Person, 2, { handle: 'bob' })
+    await rename(manager, Person, 3, { handle: 'eve' })
+    // The second is kept for another row.
+    expect(await name(3)).toBe('ada-3')
+    expect(await name(undefined)).toBe('ada-4')
+  })
+
+  test('passes on what is not the name, after one write', async () => {
+    await insertOrFail(manager, Person, { handle: 'ada', email: 'a@b.c' })
+    let writes = 0
+    const write = async (handle: string): Promise<unknown> => {
+      writes++
+      return await insertOrFail(manager, Person, { handle, email: 'a@b.c' })
+    }
+    const both = await rejection(withFreeName(manager, Person, 'ada', write))
+    expect(both).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'email' }, { property: 'handle' }] })
+    expect(writes).toBe(1)
+    const club = await rejection(
+      withFreeName(manager, Person, 'new', () => insertOrFail(manager, Club, { handle: 'ada' })),
+    )
+    expect(club).toMatchObject({ taken: [{ entity: 'Club', property: 'handle' }] })
+    const failed = new Error('failed')
+    expect(await rejection(withFreeName(manager, Person, 'ada', () => Promise.reject(failed)))).toBe(failed)
+  })
+
+  test('a candidate that the normalizer rejects ends it only when its turn comes', async () => {
+    expect([await addPerson('abcde'), await addPerson('abcde')]).toEqual(['abcde', 'abcde-2'])
+    for (let n = 3; n < 10; n++) await addPerson('abcde')
+    const error = await rejection(addPerson('abcde'))
+    expect(error).toBeInstanceOf(TextRejectedError)
+    expect(error).toMatchObject({ property: 'handle', cause: { message: 'longer than 7 characters' } })
+    await expect(addPerson('much too long')).rejects.toThrow(TextRejectedError)
+    await expect(addPerson(undefined as never)).rejects.toThrow(TextRejectedError)
+  })
+
+  test('candidates that do not differ are refused, as wrong arguments are', async () => {
+    await addPerson('ada')
+    const write = (handle: string): Promise<unknown> => insertOrFail(manager, Person, { handle })
+    for (const candidates of [(): string => 'same', (name: string, n: number): string => name + (n % 10)]) {
+      const error = await rejection(withFreeName(manager, Person, 'ada', write, { candidates }))
+      expect(error).toBeInstanceOf(DeclarationError)
+      expect(String(error)).toContain('another "handle" for each number')
+    }
+    const nothing = withFreeName(manager, Person, 'ada', write, { candidates: () => undefined as never })
+    await expect(nothing).rejects.toThrow(TextRejectedError)
+    await expect(withFreeName(manager, Person, 'ada', 'x' as never)).rejects.toThrow('write must be a function')
+    await expect(withFreeName(manager, Club, 'ada', write)).rejects.toThrow('several names')
+    await expect(withFreeName(manager, Person, 'ada', write, { candidates: 'x' as never })).rejects.toThrow(
+      'candidates must be a function',
+    )
+    await expect(withFreeName(manager, Person, 'ada', write, { id: {} })).rejects.toThrow(DeclarationError)
+    expect(await handles()).toEqual(['ada'])
+  })
+
+  test('of a thousand candidates that are taken, one is written, and its refusal thrown', async () => {
+    const seat = { hall: '1', slug: 'slug' }
+    await manager.query(
+      `INSERT INTO seat (hall, row, slug) SELECT 1, n, 'slug' || coalesce('-' || nullif(n, 1), '') FROM generate_series(1, 1000) AS n`,
+    )
+    const tried: string[] = []
+    const add = async (): Promise<string> =>
+      await withFreeName(manager, Seat, seat.slug, async (slug) => {
+        tried.push(slug)
+        return (await insertOrFail(manager, Seat, { hall: '2', row: slug, slug })).slug
+      })
+    expect(await add()).toBe('slug-1001')
+    expect(await rejection(add())).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ id: { hall: '1', row: '1' } }] })
+    expect(tried).toEqual(['slug', 'slug-1001', 'slug'])
+  })
+
+  test('in a transaction it stays usable, and is rolled back with it', async () => {
+    await addPerson('ada')
+    const rolledBack = dataSource.transaction(async (inside) => {
+      for (const name of ['ada-2', 'ada-3']) {
+        const added = withFreeName(inside, Person, 'ada', (handle) => insertOrFail(inside, Person, { handle }))
+        expect(await added).toMatchObject({ handle: name })
+      }
+      throw new Error('back')
+    })
+    await expect(rolledBack).rejects.toThrow('back')
+    expect(await handles()).toEqual(['ada'])
+  })
+
+  test('above READ COMMITTED, a name that is newer than the snapshot aborts the transaction', async () => {
+    const call = dataSource.transaction('REPEATABLE READ', async (inside) => {
+      await inside.count(Person)
+      await addPerson('ada')
+      return await withFreeName(inside, Person, 'ada', (handle) => insertOrFail(inside, Person, { handle }))
+    })
+    expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
+  })
+
+  test.each([
+    ['COMMIT', 'ada-3'],
+    ['ROLLBACK', 'ada-2'],
+  ])('it waits for a candidate that another session has written, and after %s gets %s', async (end, gets) => {
+    await addPerson('ada')
+    await other.query(`BEGIN; INSERT INTO club (handle) VALUES ('ada-2')`)
+    const call = addPerson('ada')
+    await untilBlocked(observer)
+    await other.query(end)
+    expect(await call).toBe(gets)
+  })
+
+  test('40 at once get 40 names without a gap', async () => {
+    const got = await Promise.all(Array.from({ length: 40 }, () => addPerson('ada')))
+    const expected = ['ada', ...Array.from({ length: 39 }, (_, index) => `ada-${index + 2}`)]
+    expect(got.toSorted()).toEqual(expected.toSorted())
+    expect((await handles()).toSorted()).toEqual(expected.toSorted())
+  })
+})
+
+describe('formerNamesOf', () => {
+  test('gives what is kept for the row, the newest first, of every property', async () => {
+    await insertOrFail(manager, Club, [{ handle: 'a', nick: 'x' }, { handle: 'other' }])
+    await updateOrFail(manager, Club, 2, { handle: 'of 2' })
+    await rename(manager, Club, 1, { handle: 'b' })
+    await rename(manager, Club, 1, { handle: 'c' })
+    await rename(manager, Club, 1, { nick: null })
+    const names = await formerNamesOf(manager, Club, 1)
+    expect(names).toEqual([
+      { name: 'x', property: 'nick', state: 'reserved', since: expect.any(Date), until: null },
+      { name: 'b', property: 'handle', state: 'reserved', since: expect.any(Date), until: expect.any(Date) },
+      { name: 'a', property: 'handle', state: 'reserved', since: expect.any(Date), until: expect.any(Date) },
+    ])
+    const [, { since, until } = { since: new Date(0), until: null }] = names
+    expect(Math.round((Number(until) - Number(since)) / 86_400_000)).toBe(90)
+    await other.query(`UPDATE names SET until = now() WHERE text = 'b'`)
+    await rename(manager, Club, 1, { handle: 'a' })
+    expect((await formerNamesOf(manager, Club, { id: 1 })).map(({ name }) => name)).toEqual(['c', 'x'])
+  })
+
+  test('of a redirect, of a key of several columns, and of no row', async () => {
+    await insertOrFail(manager, Person, { handle: 'ada' })
+    await rename(manager, Person, 1, { handle: 'eve' })
+    expect(await formerNamesOf(manager, Person, 1)).toMatchObject([{ name: 'ada', state: 'redirect', until: null }])
+    const at = { hall: '9007199254740993', row: `it's` }
+    await insertOrFail(manager, Seat, [
+      { ...at, slug: 'one' },
+      { ...at, hall: '9007199254740992', slug: 'other' },
+    ])
+    await rename(manager, Seat, at, { slug: 'two' })
+    expect(await formerNamesOf(manager, Seat, at)).toMatchObject([{ name: 'one', property: 'slug' }])
+    expect(await formerNamesOf(manager, Seat, { ...at, hall: '9007199254740992' })).toEqual([])
+    expect(await formerNamesOf(manager, Person, 2)).toEqual([])
+  })
+
+  test('an entity without names is refused', async () => {
+    await expect(formerNamesOf(manager, Name, '1')).rejects.toThrow('Name declares no name')
+  })
+})
