@@ -50,6 +50,7 @@ describe.concurrent('docs/recipes.md', () => {
     expect(recipes.map(([title]) => title)).toEqual([
       'typeorm-transactional',
       'A transaction that runs again',
+      'Reserved and held names',
       'typeorm-naming-strategies',
       'typeorm-extension',
       'class-validator and class-transformer',

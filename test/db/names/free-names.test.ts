@@ -7,6 +7,7 @@ import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { entity, key, plain, text, uniqueName } from '../../support/entity'
 import { rejection } from '../../support/ledger'
+import { queriesOf } from '../../support/queries'
 
 const short = normalizer('short handle', 1, (name) => {
   if (name.length > 7) throw new Error('longer than 7 characters')
@@ -65,6 +66,15 @@ describe('withFreeName', () => {
     expect(await addPerson('ada')).toBe('ada-5')
     await other.query(`UPDATE names SET until = now() - interval '1 second' WHERE text = 'ada-3'`)
     expect(await addPerson('ada')).toBe('ada-3')
+  })
+
+  test('a free name is one statement, and a taken one three more', async () => {
+    await addPerson('ada')
+    for (let n = 0; n < 2; n++) {
+      await addPerson(`bob${n}`)
+      expect(await queriesOf(dataSource, () => addPerson(`eve${n}`))).toHaveLength(1)
+      expect(await queriesOf(dataSource, () => addPerson('ada'))).toHaveLength(4)
+    }
   })
 
   test('asks a function for candidates, and writes what it is given', async () => {
