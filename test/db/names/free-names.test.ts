@@ -2,6 +2,7 @@ import { ChildEntity, Entity, PrimaryGeneratedColumn, TableInheritance } from 't
 import { describe, expect, test } from 'vitest'
 import { DeclarationError, insertOrFail, TextRejectedError, TransactionAbortedError, updateOrFail } from '../../../src'
 import { formerNamesOf, Name, rename, UniqueName, withFreeName } from '../../../src/names'
+import { serverError } from '../../../src/sql/sqlstate'
 import { normalizer } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
@@ -228,6 +229,50 @@ describe('withFreeName', () => {
     expect((await handles()).toSorted()).toEqual(expected.toSorted())
   })
 })
+
+test('24 clients that take, change, hold and free names at mixed levels leave each name with one row', async () => {
+  let written = 0
+  const refused = new Set<string>()
+  const turn = async (client: number, round: number): Promise<void> => {
+    const name = `n${(client * 7 + round) % 5}`
+    const kind = (client + round * 5) % 4
+    await dataSource.transaction(LEVELS[(client + round) % 3] ?? 'SERIALIZABLE', async (inside) => {
+      const id = 1 + ((client + round) % 40)
+      if (kind === 0) await withFreeName(inside, Person, name, (handle) => insertOrFail(inside, Person, { handle }))
+      if (kind === 1)
+        await withFreeName(inside, Club, name, (handle) => insertOrFail(inside, Club, { handle }), BY_HANDLE)
+      if (kind === 2 && (await inside.existsBy(Person, { id })))
+        await withFreeName(inside, Person, name, (handle) => rename(inside, Person, id, { handle }), { id })
+      if (kind === 3) await inside.delete(Club, { id })
+      if ((client * 3 + round) % 5 === 0) throw new Error('back')
+    })
+    written++
+  }
+  await Promise.all(
+    Array.from({ length: 24 }, async (_, client) => {
+      for (let round = 0; round < 12; round++) {
+        await turn(client, round).catch((error: unknown) => refused.add(codeOf(error)))
+      }
+    }),
+  )
+  expect([...refused].filter((code) => !['40001', '40P01', 'back'].includes(code))).toEqual([])
+  expect(written).toBeGreaterThan(24)
+  const rows = await dataSource.query<unknown[]>(`
+    SELECT * FROM (SELECT 'person' AS holder, id, handle FROM person UNION ALL SELECT 'club', id, handle FROM club) AS r
+    FULL JOIN (SELECT * FROM names WHERE state = 'held' AND namespace = 'handle') AS n
+      ON n.text = r.handle AND n.holder = r.holder AND n.holder_key = jsonb_build_array(r.id)
+    WHERE n.text IS NULL OR r.id IS NULL`)
+  expect(rows).toEqual([])
+})
+
+const LEVELS = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const
+const BY_HANDLE = { by: 'handle' } as const
+
+/** The SQLSTATE that ended a transaction. */
+function codeOf(error: unknown): string {
+  if (error instanceof TransactionAbortedError) return codeOf(error.cause)
+  return serverError(error)?.code ?? (error instanceof Error ? error.message : String(error))
+}
 
 describe('formerNamesOf', () => {
   test('gives what is kept for the row, the newest first, of every property', async () => {
