@@ -8,7 +8,12 @@ const page = (text: string, name: string) => ({ text, link: `/docs/${name}` })
 const sidebar = [
   {
     text: 'Start',
-    items: [{ text: 'Quick start', link: '/' }, page('Tutorial', 'tutorial'), page('How it works', 'how-it-works')],
+    items: [
+      { text: 'Quick start', link: '/' },
+      { text: 'Try it in the page', link: '/site/try' },
+      page('Tutorial', 'tutorial'),
+      page('How it works', 'how-it-works'),
+    ],
   },
   {
     text: 'Guides',
@@ -72,6 +77,8 @@ export default defineConfig({
   markdown: { lineNumbers: false },
   // The pages are outside of this folder, and Node.js finds no Vue from there.
   vite: {
+    // Its files lie beside the module that loads them.
+    optimizeDeps: { exclude: ['@electric-sql/pglite'] },
     plugins: [
       {
         name: 'vue-for-pages',

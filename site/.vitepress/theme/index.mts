@@ -1,0 +1,8 @@
+import type { Theme } from 'vitepress'
+import DefaultTheme from 'vitepress/theme'
+import TryIt from './TryIt.vue'
+
+export default {
+  extends: DefaultTheme,
+  enhanceApp: ({ app }) => void app.component('TryIt', TryIt),
+} satisfies Theme
