@@ -5,7 +5,7 @@ import type { Session } from '../connection/session'
 import { UnsupportedDatabaseError } from '../errors'
 import { Attempts } from '../calls/attempts'
 import { calledFrom, callerOf, requireManager } from '../calls/call-options'
-import { ensureNamesReady, type HolderEntity, requestedNames, takenNames } from '../calls/names'
+import { ensureNamesReady, type HolderEntity, takenNames } from '../calls/names'
 import {
   dataSourceOf,
   type Declaration,
@@ -166,20 +166,11 @@ export class Operation {
     return removed
   }
 
-  /**
-   * Which of these names are taken, by their positions. A name that the row with this id holds, or that is kept for it,
-   * is not.
-   *
-   * @throws TextRejectedError
-   */
-  async takenNames(
-    holder: HolderEntity,
-    names: readonly string[],
-    id: ObjectLiteral | undefined,
-  ): Promise<ReadonlySet<number>> {
-    const { name } = holder.declaration
-    const requested = names.flatMap((one, row) => requestedNames(holder, row, { [name]: one }, id))
-    return new Set((await takenNames(this.session, requested)).map(({ row }) => row))
+  /** Which of these names are held or kept, by whichever row. They are normalized. */
+  async takenNames({ declaration }: HolderEntity, names: readonly string[]): Promise<Set<string>> {
+    const requested = names.map((text, row) => ({ name: declaration, row, text, key: undefined }))
+    const taken = await takenNames(this.session, requested)
+    return new Set(taken.map(({ row }) => names[row] ?? ''))
   }
 
   /**

@@ -1,5 +1,15 @@
 import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { type HolderEntity, operate, requiredName, type RowId, rowKey, watched, watchers } from '../core'
+import {
+  type HolderEntity,
+  operate,
+  requiredName,
+  type RowId,
+  rowKey,
+  serverError,
+  SQLSTATE,
+  watched,
+  watchers,
+} from '../core'
 import { DeclarationError, TextTakenError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
@@ -20,8 +30,8 @@ const FREE_NAME_RULES: Rules<FreeNameOptions> = {
   id: { takes: (value) => value !== null, expected: 'a primary key' },
 }
 
-/** Candidates that one statement looks up, and all that are tried. */
-const [BATCH, MOST] = [50, 1001]
+/** How many names one statement looks up, and how many are tried at most. */
+const [BATCH, MOST] = [50, 1000]
 
 /**
  * Writes with a name, and if that is taken, with the first of its candidates that is free: `ada`, `ada-2`, `ada-3`. The
@@ -31,7 +41,7 @@ const [BATCH, MOST] = [50, 1001]
  * stays usable; outside a transaction also by `save`. It is called again while it throws a TextTakenError of this name
  * alone
  * @returns what `write` returned
- * @throws TextTakenError if a thousand candidates are taken too, or something else than the name
+ * @throws TextTakenError if a thousand names are taken, or something else than the name
  * @throws TextRejectedError for a name that cannot be stored, before any SQL, and for such a candidate when its turn comes
  * @throws DeclarationError also if two of these candidates are equal
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
@@ -54,67 +64,97 @@ export async function withFreeName<Entity extends ObjectLiteral, Result>(
   if (typeof write !== 'function') throw new DeclarationError('withFreeName(): write must be a function.')
   const holder = chooseName(manager, entity, options)
   requiredName(holder, holder.declaration, { [holder.declaration.name]: name })
-  const { candidates = (one: string, n: number): string => `${one}-${n}`, id } = options
-  const criteria = id === undefined ? undefined : rowKey(holder, id).criteria
-  let refusal: unknown
-  for await (const one of namesToTry(manager, holder, (n) => (n === 1 ? name : candidates(name, n)), criteria)) {
+  let refused: { readonly name: string; readonly error: unknown } | undefined
+  for await (const one of namesToTry(manager, holder, name, options)) {
     try {
       return await write(one)
     } catch (error) {
-      if (!isOfName(holder, error)) throw error
-      refusal = error
+      // Twice, and it was free in between: the write has another name of this property, too.
+      if (!isOfName(holder, error) || refused?.name === one) throw error
+      refused = { name: one, error }
     }
   }
-  throw refusal
+  throw refused?.error
 }
 
-/** The name, and then the candidates that are not taken yet when their batch is looked up. */
+const numbered = (name: string, n: number): string => `${name}-${n}`
+
+/** The name, and then all that are not taken when their batch is looked up: the name again if it has become free. */
 async function* namesToTry(
   manager: EntityManager,
   holder: HolderEntity,
-  nameAt: (n: number) => string,
-  criteria: ObjectLiteral | undefined,
+  name: string,
+  { candidates = numbered, id }: FreeNameOptions,
 ): AsyncGenerator<string, void, undefined> {
-  yield nameAt(1)
-  for (let n = 2; n <= MOST; n += BATCH) {
+  const nameAt = (n: number): string => (n === 1 ? name : candidates(name, n))
+  const key = id === undefined ? undefined : rowKey(holder, id).values
+  yield name
+  for (let n = 1; n <= MOST; n += BATCH) {
     const { names, rejection } = batchOf(holder, (index) => nameAt(n + index))
-    const taken = await operate(manager, { names: [holder.declaration] }, async (operation) => {
-      return await operation.takenNames(holder, names, criteria)
-    })
-    yield* names.filter((_, index) => !taken.has(index))
+    let taken: ReadonlySet<string>
+    try {
+      taken = await takenOf(manager, holder, [...names.keys()], key)
+    } catch (error) {
+      // TypeORM's own call has ended the transaction when it was refused.
+      if (serverError(error)?.code === SQLSTATE.failedTransaction) return
+      throw error
+    }
+    for (const [text, one] of names) if (!taken.has(text)) yield one
     if (rejection !== undefined) throw rejection
   }
 }
 
-/** The names before one that is rejected, too: that one may be too long only because its number is. */
-function batchOf(
+/** Which of these names are taken, for the row with this key. */
+async function takenOf(
+  manager: EntityManager,
   holder: HolderEntity,
-  nameAt: (index: number) => string,
-): { readonly names: readonly string[]; readonly rejection?: unknown } {
+  names: readonly string[],
+  key: readonly unknown[] | undefined,
+): Promise<ReadonlySet<string>> {
+  const { declaration, discriminators, namesOfRow } = holder
+  return await operate(manager, { names: [declaration] }, async (operation) => {
+    const taken = await operation.takenNames(holder, names)
+    const row = key && (await operation.session.rows(namesOfRow, [...key, ...discriminators]))
+    for (const { name, namespace, column, state } of row ?? []) {
+      const isItsOwn = state !== 'held' || column === declaration.text.column.databaseName
+      if (namespace === declaration.namespace && isItsOwn) taken.delete(name)
+    }
+    return taken
+  })
+}
+
+interface Batch {
+  /** As they are given, by what is stored. */
+  readonly names: ReadonlyMap<string, string>
+  readonly rejection?: unknown
+}
+
+/** The names before one that is rejected, too: that one may be too long only because its number is. */
+function batchOf(holder: HolderEntity, nameAt: (index: number) => string): Batch {
   const { declaration } = holder
-  const names: string[] = []
-  const texts = new Set<string>()
+  const names = new Map<string, string>()
   for (let index = 0; index < BATCH; index++) {
     try {
       const name = nameAt(index)
-      texts.add(requiredName(holder, declaration, { [declaration.name]: name }))
-      names.push(name)
+      names.set(requiredName(holder, declaration, { [declaration.name]: name }), name)
     } catch (rejection) {
       return { names, rejection }
     }
   }
-  if (texts.size === BATCH) return { names }
+  if (names.size === BATCH) return { names }
   throw new DeclarationError(
     `withFreeName(): "candidates" must return another "${declaration.name}" for each number. Let it put the number into ` +
       'the name.',
   )
 }
 
-/** Nothing but the name is taken. */
+/** Nothing but one name of this property is taken. */
 function isOfName({ declaration: { name, metadata } }: HolderEntity, error: unknown): boolean {
   const entities = [metadata, ...metadata.childEntityMetadatas].map((one) => one.name)
   return (
     error instanceof TextTakenError &&
-    error.taken.every(({ entity, property }) => property === name && entities.includes(entity))
+    error.taken.every(({ entity, property, row }) => {
+      return property === name && entities.includes(entity) && row === error.taken[0]?.row
+    })
   )
 }

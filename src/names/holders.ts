@@ -18,7 +18,7 @@ import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { normalizeText } from '../text/normalizer'
 import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
-import { formerNamesStatement, holderEntity, type NameStatements, nameStatements } from './sql/statements'
+import { holderEntity, type NameStatements, nameStatements } from './sql/statements'
 
 /** Options of `findHolder`. */
 export interface FindHolderOptions {
@@ -209,13 +209,12 @@ export async function formerNamesOf<Entity extends ObjectLiteral>(
   const holder = chooseName(manager, entity, names[0] ? { by: names[0].name } : {})
   const { values } = rowKey(holder, id)
   return await operate(manager, { names }, async ({ session }) => {
-    const found = await session.rows(formerNamesStatement(holder.table), values)
-    return found.map(({ column, since, until, ...one }) => ({
-      ...one,
-      property: names.find(({ text }) => text.column.databaseName === column)?.name ?? column,
-      since: new Date(since),
-      until: until === null ? null : new Date(until),
-    }))
+    const found = await session.rows(holder.namesOfRow, [...values, ...holder.discriminators])
+    return found.flatMap(({ name, column, state, since, until }) => {
+      const property = names.find(({ text }) => text.column.databaseName === column)?.name
+      if (property === undefined || state === 'held') return []
+      return [{ name, property, state, since: new Date(since), until: until === null ? null : new Date(until) }]
+    })
   })
 }
 

@@ -73,6 +73,17 @@ export interface RefusedName {
   readonly state: 'held' | 'reserved' | 'redirect'
 }
 
+/** A name that a row holds, or that is kept for it. */
+export interface NameOfRow {
+  readonly name: string
+  readonly column: string
+  readonly namespace: string
+  readonly state: 'held' | 'reserved' | 'redirect'
+  /** ISO 8601. */
+  readonly since: string
+  readonly until: string | null
+}
+
 /** The names that the triggers of a holder's table refused; undefined for another error. */
 export function refusedNames(
   { code, constraint, detail }: ServerError,

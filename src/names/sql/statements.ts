@@ -11,6 +11,7 @@ import {
   type HolderTable,
   keyPart,
   nameField,
+  type NameOfRow,
   type NamesColumn,
   type NamesTable,
   type SwappedRow,
@@ -110,6 +111,7 @@ export function holderEntity(metadata: EntityMetadata, declaration: NameDeclarat
     find: findByNameStatement(row),
     rename: (names) => cached(renames, names, () => renameStatement(row, names, changes)),
     swap: swapNamesStatement(row, changes),
+    namesOfRow: namesOfRowStatement(row),
   }
   known.set(metadata, made)
   return made
@@ -264,33 +266,34 @@ interface FoundHolder {
   readonly rows: readonly { readonly key: readonly unknown[]; readonly columns: readonly unknown[] }[]
 }
 
-/** A name that a row gave up, and that is kept for it. */
-export interface FoundFormerName {
-  readonly name: string
-  readonly column: string
-  readonly state: 'reserved' | 'redirect'
-  /** ISO 8601. */
-  readonly since: string
-  readonly until: string | null
-}
-
-/** Former names that are kept for a row, the newest first. Parameters: the primary key. */
-export function formerNamesStatement(holder: HolderTable): Statement<FoundFormerName> {
+/**
+ * The names that a row holds, and those that are kept for it, the newest first. Only the server can tell which row it is:
+ * keys that differ as texts can be equal.
+ *
+ * Parameters: the primary key, and the values of the discriminator.
+ */
+export function namesOfRowStatement(row: HolderRow): Statement<NameOfRow> {
+  const { holder } = row
   const { of, primary } = holder
   const field = (column: NamesColumn): string => nameField(of, 'n', column)
   const key = primary.map(({ name }, index) => equal(`t.${quote(name)}`, parameter(index)))
+  const selected = [
+    ...(['text', 'property', 'namespace', 'state'] as const).map(field),
+    ...isoDates(field('since'), field('until')),
+  ]
   return named(
-    `SELECT ${field('text')}, ${field('property')}, ${field('state')}, ${isoDates(field('since'), field('until')).join(', ')}
+    `SELECT ${selected.join(', ')}
 FROM ${qualified(holder.schema, holder.table)} AS t
 JOIN ${qualified(of.schema, of.table)} AS n
   ON ${equal(field('holder'), literal(holder.holder))} AND ${equal(field('key'), holderKey(holder, 't'))}
-WHERE ${key.join(' AND ')} AND ${field('state')} ${op('<>')} 'held'
-  AND (${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp())
+WHERE ${key.join(' AND ')}${ofClass(row, key.length)}
+  AND (${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp())
 ORDER BY ${field('since')} DESC, ${field('id')} DESC`,
-    ([name, column, state, since, until]) => ({
+    ([name, column, namespace, state, since, until]) => ({
       name: String(name),
       column: String(column),
-      state: state as FoundFormerName['state'],
+      namespace: String(namespace),
+      state: state as NameOfRow['state'],
       since: String(since),
       until: until as string | null,
     }),

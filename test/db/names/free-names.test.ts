@@ -1,4 +1,4 @@
-import { ChildEntity, Entity, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
+import { ChildEntity, Entity, type EntityManager, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { DeclarationError, insertOrFail, TextRejectedError, TransactionAbortedError, updateOrFail } from '../../../src'
 import { formerNamesOf, Name, rename, UniqueName, withFreeName } from '../../../src/names'
@@ -6,7 +6,7 @@ import { serverError } from '../../../src/sql/sqlstate'
 import { normalizer } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
-import { entity, key, plain, text, uniqueName } from '../../support/entity'
+import { entity, key, plain, text, uniqueName, uuidKey } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
@@ -39,11 +39,22 @@ class Animal {
 
 @ChildEntity()
 class Cat extends Animal {
-  @UniqueName(HANDLE) handle!: string
+  @UniqueName({ ...HANDLE, former: 'reserve' }) handle!: string
 }
 
+@ChildEntity()
+class Dog extends Animal {
+  @UniqueName({ namespace: 'tag', former: 'redirect' }) tag!: string
+}
+
+const Team = entity('Team', {
+  id: uuidKey(),
+  handle: uniqueName(HANDLE),
+  nick: uniqueName({ ...HANDLE, nullable: true }),
+})
+
 const db = useDatabase()
-const dataSource = db.useDataSource([Name, Person, Club, Seat, Animal, Cat])
+const dataSource = db.useDataSource([Name, Person, Club, Seat, Animal, Cat, Dog, Team])
 const { manager } = dataSource
 const other = db.useClient()
 const observer = db.useClient()
@@ -104,7 +115,11 @@ describe('withFreeName', () => {
     const [one, two] = [await add(), await add()]
     expect([one.handle, two.handle]).toEqual(['tom', 'tom-2'])
     await rename(manager, Cat, two.id, { handle: 'kit' })
-    expect(await formerNamesOf(manager, Cat, two.id)).toEqual([])
+    expect(await formerNamesOf(manager, Cat, two.id)).toMatchObject([{ name: 'tom-2' }])
+    const dog = await insertOrFail(manager, Dog, { tag: 'rex' })
+    await rename(manager, Dog, dog.id, { tag: 'max' })
+    expect(await formerNamesOf(manager, Dog, dog.id)).toMatchObject([{ name: 'rex', property: 'tag' }])
+    expect(await formerNamesOf(manager, Cat, dog.id)).toEqual([])
   })
 
   test('leaves a row the name that it has, and gives it back one that is kept for it', async () => {
@@ -123,6 +138,64 @@ describe('withFreeName', () => {
     // The second is kept for another row.
     expect(await name(3)).toBe('ada-3')
     expect(await name(undefined)).toBe('ada-4')
+  })
+
+  test('tells the row by its key, however that is written', async () => {
+    const id = '6f9619ff-8b86-d011-b42d-00c04fc964ff'
+    await insertOrFail(manager, Person, { handle: 'ada' })
+    await insertOrFail(manager, Team, { id, handle: 'ada-2', nick: 'ada-3' })
+    for (const one of [id.toUpperCase(), `{${id}}`, { id }]) {
+      const write = (handle: string): Promise<{ handle: string }> => updateOrFail(manager, Team, id, { handle })
+      // The third is its nick.
+      expect(await withFreeName(manager, Team, 'ada', write, { id: one, by: 'handle' })).toMatchObject({
+        handle: 'ada-2',
+      })
+    }
+    await expect(rename(manager, Team, id, { handle: 'ada-3' })).rejects.toThrow('as "nick"')
+  })
+
+  test('tries the name again if it has become free', async () => {
+    await insertOrFail(manager, Club, { handle: 'ada' })
+    const added = await withFreeName(manager, Person, 'ada', async (handle) => {
+      try {
+        return await insertOrFail(manager, Person, { handle })
+      } catch (error) {
+        await manager.delete(Club, { handle })
+        throw error
+      }
+    })
+    expect(added).toMatchObject({ handle: 'ada' })
+  })
+
+  test('a write with another name of the same property is not written a thousand times', async () => {
+    await insertOrFail(manager, Person, [{ handle: 'fixed' }, { handle: 'ada' }])
+    for (const [name, most] of [
+      ['new', 2],
+      ['ada', 1],
+    ] as const) {
+      let writes = 0
+      const error = await rejection(
+        withFreeName(manager, Person, name, async (handle) => {
+          writes++
+          return await insertOrFail(manager, Person, [{ handle }, { handle: 'fixed' }])
+        }),
+      )
+      expect(error).toMatchObject({ code: 'TEXT_TAKEN' })
+      expect(writes).toBe(most)
+    }
+  })
+
+  test('save reports the taken name if it has ended the transaction, and works behind a savepoint', async () => {
+    await addPerson('ada')
+    const add = async (inside: EntityManager, nested: boolean): Promise<unknown> =>
+      await withFreeName(inside, Person, 'ada', async (handle) => {
+        if (nested) return await inside.transaction((one) => one.save(Person, { handle }))
+        return await inside.save(Person, { handle })
+      })
+    const error = await rejection(dataSource.transaction((inside) => add(inside, false)))
+    expect(error).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ id: { id: 1 } }] })
+    expect(await dataSource.transaction((inside) => add(inside, true))).toMatchObject({ handle: 'ada-2' })
+    expect(await add(manager, false)).toMatchObject({ handle: 'ada-3' })
   })
 
   test('passes on what is not the name, after one write', async () => {
@@ -172,10 +245,10 @@ describe('withFreeName', () => {
     expect(await handles()).toEqual(['ada'])
   })
 
-  test('of a thousand candidates that are taken, one is written, and its refusal thrown', async () => {
+  test('of a thousand names that are taken, one is written, and its refusal thrown', async () => {
     const seat = { hall: '1', slug: 'slug' }
     await manager.query(
-      `INSERT INTO seat (hall, row, slug) SELECT 1, n, 'slug' || coalesce('-' || nullif(n, 1), '') FROM generate_series(1, 1000) AS n`,
+      `INSERT INTO seat (hall, row, slug) SELECT 1, n, 'slug' || coalesce('-' || nullif(n, 1), '') FROM generate_series(1, 999) AS n`,
     )
     const tried: string[] = []
     const add = async (): Promise<string> =>
@@ -183,9 +256,9 @@ describe('withFreeName', () => {
         tried.push(slug)
         return (await insertOrFail(manager, Seat, { hall: '2', row: slug, slug })).slug
       })
-    expect(await add()).toBe('slug-1001')
+    expect(await add()).toBe('slug-1000')
     expect(await rejection(add())).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ id: { hall: '1', row: '1' } }] })
-    expect(tried).toEqual(['slug', 'slug-1001', 'slug'])
+    expect(tried).toEqual(['slug', 'slug-1000', 'slug'])
   })
 
   test('in a transaction it stays usable, and is rolled back with it', async () => {
