@@ -153,8 +153,8 @@ function isOfName({ declaration: { name, metadata } }: HolderEntity, error: unkn
   const entities = [metadata, ...metadata.childEntityMetadatas].map((one) => one.name)
   return (
     error instanceof TextTakenError &&
-    error.taken.every(({ entity, property, row }) => {
-      return property === name && entities.includes(entity) && row === error.taken[0]?.row
+    error.taken.every(({ entity, property, row, repeated = false }) => {
+      return property === name && entities.includes(entity) && row === error.taken[0]?.row && !repeated
     })
   )
 }

@@ -283,7 +283,7 @@ export function namesOfRowStatement(row: HolderRow): Statement<NameOfRow> {
   ]
   return named(
     `SELECT ${selected.join(', ')}
-FROM ${qualified(holder.schema, holder.table)} AS t
+FROM ONLY ${qualified(holder.schema, holder.table)} AS t
 JOIN ${qualified(of.schema, of.table)} AS n
   ON ${equal(field('holder'), literal(holder.holder))} AND ${equal(field('key'), holderKey(holder, 't'))}
 WHERE ${key.join(' AND ')}${ofClass(row, key.length)}

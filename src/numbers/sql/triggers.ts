@@ -28,7 +28,7 @@ import {
 } from '../../sql/numbers'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { type RelationName, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
-import { field } from '../../sql/text-table'
+import { equal, field } from '../../sql/text-table'
 
 /** The transition tables. */
 const transitions = ({ table }: NumberTable): readonly [gone: string, came: string] => [
@@ -95,11 +95,16 @@ END
 `
 }
 
-/** The row of a scope that has the highest number of rows that are gone. Its mutex is part 0: no delete waits for inserts. */
-const GONE = '-1'
+/**
+ * The parts of a scope that have the highest number of rows that are gone, in turn by the number of the row, so that
+ * those who delete seldom wait for each other. Their mutex is not part 0: no delete waits for inserts.
+ */
+const GONE = [-1, -2, -3, -4, -5, -6, -7, -8]
 
-const goneRow = (table: NumberTable): string =>
-  all(6, ...allEqual(scopeKey(table, 'k'), scopeOf(table, 'NEW')), `k.part OPERATOR(pg_catalog.=) (${GONE})`)
+const isGone = (table: NumberTable, row: 'NEW' | 'OLD'): string[] => [
+  ...allEqual(scopeKey(table, 'k'), scopeOf(table, row)),
+  'k.part OPERATOR(pg_catalog.<) 0',
+]
 
 /** The highest number in the scope of a row. */
 const newestOf = (table: NumberTable, row: 'NEW' | 'OLD'): string => `SELECT t.${quote(table.number)}
@@ -116,16 +121,17 @@ const newestOrGone = (table: NumberTable): string => `IF NOT pg_catalog.starts_w
     pg_catalog.current_setting('transaction_isolation'), 'read '
   ) THEN
     INSERT INTO ${scopesName(table)} (${[...scopeKey(table), 'part', 'n'].join(', ')})
-    VALUES (${[...scopeOf(table, 'NEW'), GONE, '0'].join(', ')}) ON CONFLICT DO NOTHING;
+    VALUES ${GONE.map((part) => `(${[...scopeOf(table, 'NEW'), part, '0'].join(', ')})`).join(',\n      ')}
+    ON CONFLICT DO NOTHING;
     PERFORM FROM ${scopesName(table)} AS k
-    WHERE ${goneRow(table)}
+    WHERE ${all(6, ...isGone(table, 'NEW'))}
     FOR NO KEY UPDATE;
   END IF;
   newest := greatest((
     ${newestOf(table, 'NEW')}
   ), (
-    SELECT k.last FROM ${scopesName(table)} AS k
-    WHERE ${goneRow(table)}
+    SELECT pg_catalog.max(k.last) FROM ${scopesName(table)} AS k
+    WHERE ${all(6, ...isGone(table, 'NEW'))}
   ));`
 
 /**
@@ -135,7 +141,7 @@ const newestOrGone = (table: NumberTable): string => `IF NOT pg_catalog.starts_w
  */
 function keepBody(table: NumberTable): string {
   const [number, key, scope] = [quote(table.number), scopeKey(table), scopeOf(table, 'OLD')]
-  const isGone = [...allEqual(scopeKey(table, 'k'), scope), `k.part OPERATOR(pg_catalog.=) (${GONE})`]
+  const part = `((-1) OPERATOR(pg_catalog.-) pg_catalog.abs(OLD.${number} OPERATOR(pg_catalog.%) ${GONE.length}))::pg_catalog.int2`
   return `
 #variable_conflict use_column
 DECLARE
@@ -155,12 +161,14 @@ BEGIN${refuseOtherTables(table)}
   END IF;
   IF OLD.${number} IS NOT NULL AND NOT EXISTS (
     SELECT FROM ${scopesName(table)} AS k
-    WHERE ${all(6, ...isGone, `k.last OPERATOR(pg_catalog.>=) OLD.${number}`)}
+    WHERE ${all(6, ...isGone(table, 'OLD'), `k.last OPERATOR(pg_catalog.>=) OLD.${number}`)}
   ) THEN
     INSERT INTO ${scopesName(table)} AS k (${[...key, 'part', 'n', 'last'].join(', ')})
-    SELECT ${[...scope, GONE, '0'].join(', ')}, greatest(OLD.${number}, (
-      ${indented(newestOf(table, 'OLD'))}
-    ))
+    SELECT
+      ${[...scope, part, '0'].join(',\n      ')},
+      greatest(OLD.${number}, (
+        ${newestOf(table, 'OLD').replaceAll('\n', '\n    ')}
+      ))
     ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET last = greatest(k.last, excluded.last);
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
@@ -255,6 +263,7 @@ const tableOf = ({ schema, table }: NumberTable): RelationName => ({ schema, nam
 
 function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   const number = `NEW.${quote(table.number)} IS NULL`
+  const changed = `(${equal(field('OLD', table.number), field('NEW', table.number))}) IS NOT TRUE`
   const same = sameScopes(table, 'OLD', 'NEW')
   const moved = same.length === 0 ? [] : [`(${same.join('\n    AND ')}) IS NOT TRUE`]
   const trigger = (event: 'insert' | 'update', when: readonly string[]): Trigger =>
@@ -266,8 +275,9 @@ function placeTriggers(table: NumberTable, runs: string): Trigger[] {
       runs,
     })
   // A row that comes with a number, as a restored one does, is for the index to decide. With a count it comes by all the
-  // same: its statement may have named the whole of a partition. Of an UPDATE no columns are named, for another trigger
-  // may derive the scope.
+  // same: its statement may have named the whole of a partition. Without reuse it takes the mutex, or it could come and go
+  // while an insert that was given its number waits at another index. Of an UPDATE no columns are named, for another
+  // trigger may derive the scope.
   return [
     triggerOn(tableOf(table), {
       name: lookTrigger(table),
@@ -277,8 +287,8 @@ function placeTriggers(table: NumberTable, runs: string): Trigger[] {
       each: 'STATEMENT',
       runs,
     }),
-    trigger('insert', table.count ? [] : [number]),
-    trigger('update', [...moved, number]),
+    trigger('insert', table.count || table.reuse === false ? [] : [number]),
+    trigger('update', [...moved, table.reuse === false ? changed : number]),
   ]
 }
 
@@ -366,7 +376,7 @@ BEGIN
   );`
   }
   IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN
-    ${raiseNumber(table, atTheEnd)}
+    ${raiseNumber(table, atTheEnd(table))}
   END IF;
   NEW.${number} := coalesce(NEW.${number}, greatest(newest, ${beforeStart(table)}) OPERATOR(pg_catalog.+) 1);
   RETURN NEW;
@@ -374,11 +384,14 @@ END
 `
 }
 
-const atTheEnd = {
+const atTheEnd = ({ reuse }: NumberTable): Parameters<typeof raiseNumber>[1] => ({
   sqlstate: SQLSTATE.outOfRange,
   message: 'a row of the scope has the highest number that its type can hold',
-  hint: 'Give that row a lower number or delete it, or make the column a bigint.',
-}
+  hint:
+    reuse === false
+      ? 'The number is not given again. Make the column a bigint.'
+      : 'Give that row a lower number or delete it, or make the column a bigint.',
+})
 
 /** The column itself refuses them. */
 const letNullsPass = (scope: readonly string[]): string =>
