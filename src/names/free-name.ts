@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import {
   type HolderEntity,
@@ -17,7 +18,8 @@ import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
 /** Options of `withFreeName`. */
 export interface FreeNameOptions<Entity extends ObjectLiteral = ObjectLiteral> extends ByNameOptions {
   /**
-   * Returns the name to try as the nth, where n begins with 2; another one for each n. @default name + '-' + n
+   * Returns the name to try as the nth, where n begins with 2; another one for each n. It gets the name normalized, and
+   * is called for 50 numbers at once. @default name + '-' + n
    */
   readonly candidates?: (name: string, n: number) => string
   /** Primary key of a row that is renamed: names that it holds, or that are kept for it, are free for it. @default none */
@@ -63,18 +65,17 @@ export async function withFreeName<Entity extends ObjectLiteral, Result>(
   checkOptions('withFreeName()', options, FREE_NAME_RULES)
   if (typeof write !== 'function') throw new DeclarationError('withFreeName(): write must be a function.')
   const holder = chooseName(manager, entity, options)
-  requiredName(holder, holder.declaration, { [holder.declaration.name]: name })
-  let refused: { readonly name: string; readonly error: unknown } | undefined
+  let refusal: TextTakenError | undefined
   for await (const one of namesToTry(manager, holder, name, options)) {
     try {
       return await write(one)
     } catch (error) {
-      // Twice, and it was free in between: the write has another name of this property, too.
-      if (!isOfName(holder, error) || refused?.name === one) throw error
-      refused = { name: one, error }
+      // A row holds one name of a property: where it refuses two, the write does not use what it gets.
+      if (!isOfName(holder, error) || isDeepStrictEqual(error.taken, refusal?.taken)) throw error
+      refusal = error
     }
   }
-  throw refused?.error
+  throw refusal
 }
 
 const numbered = (name: string, n: number): string => `${name}-${n}`
@@ -86,7 +87,9 @@ async function* namesToTry(
   name: string,
   { candidates = numbered, id }: FreeNameOptions,
 ): AsyncGenerator<string, void, undefined> {
-  const nameAt = (n: number): string => (n === 1 ? name : candidates(name, n))
+  const { name: property, text } = holder.declaration
+  const normalized = requiredName(holder, holder.declaration, { [property]: name })
+  const nameAt = (n: number): string => (n === 1 ? name : candidates(text.transformed ? name : normalized, n))
   const key = id === undefined ? undefined : rowKey(holder, id).values
   yield name
   for (let n = 1; n <= MOST; n += BATCH) {
@@ -143,13 +146,13 @@ function batchOf(holder: HolderEntity, nameAt: (index: number) => string): Batch
   }
   if (names.size === BATCH) return { names }
   throw new DeclarationError(
-    `withFreeName(): "candidates" must return another "${declaration.name}" for each number. Let it put the number into ` +
-      'the name.',
+    `withFreeName(): several candidates for "${declaration.name}" are equal once they are normalized. Give "candidates" ` +
+      'that keep the number, such as (name, n) => `${name.slice(0, 50)}-${n}`.',
   )
 }
 
 /** Nothing but one name of this property is taken. */
-function isOfName({ declaration: { name, metadata } }: HolderEntity, error: unknown): boolean {
+function isOfName({ declaration: { name, metadata } }: HolderEntity, error: unknown): error is TextTakenError {
   const entities = [metadata, ...metadata.childEntityMetadatas].map((one) => one.name)
   return (
     error instanceof TextTakenError &&

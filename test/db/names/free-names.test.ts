@@ -1,6 +1,13 @@
 import { ChildEntity, Entity, type EntityManager, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
 import { describe, expect, test } from 'vitest'
-import { DeclarationError, insertOrFail, TextRejectedError, TransactionAbortedError, updateOrFail } from '../../../src'
+import {
+  DeclarationError,
+  insertOrFail,
+  TextRejectedError,
+  TextTakenError,
+  TransactionAbortedError,
+  updateOrFail,
+} from '../../../src'
 import { formerNamesOf, Name, rename, UniqueName, withFreeName } from '../../../src/names'
 import { serverError } from '../../../src/sql/sqlstate'
 import { normalizer } from '../../../src/text'
@@ -185,6 +192,29 @@ describe('withFreeName', () => {
     }
   })
 
+  test('a write that does not use the name is not written a thousand times', async () => {
+    await insertOrFail(manager, Person, [{ handle: 'ada' }, { handle: 'eve' }])
+    let writes = 0
+    const write = async (): Promise<unknown> => {
+      writes++
+      return await insertOrFail(manager, Person, { handle: 'eve' })
+    }
+    await expect(withFreeName(manager, Person, 'ada', write)).rejects.toThrow(TextTakenError)
+    expect(writes).toBe(2)
+  })
+
+  test('candidates get the name as it is stored', async () => {
+    await addPerson('ada')
+    const got: string[] = []
+    const candidates = (name: string, n: number): string => {
+      got.push(name)
+      return `${name}.${n}`
+    }
+    const write = (handle: string): Promise<{ handle: string }> => insertOrFail(manager, Person, { handle })
+    expect(await withFreeName(manager, Person, 'ADA', write, { candidates })).toMatchObject({ handle: 'ada.2' })
+    expect(new Set(got)).toEqual(new Set(['ada']))
+  })
+
   test('save reports the taken name if it has ended the transaction, and works behind a savepoint', async () => {
     await addPerson('ada')
     const add = async (inside: EntityManager, nested: boolean): Promise<unknown> =>
@@ -232,7 +262,7 @@ describe('withFreeName', () => {
     for (const candidates of [(): string => 'same', (name: string, n: number): string => name + (n % 10)]) {
       const error = await rejection(withFreeName(manager, Person, 'ada', write, { candidates }))
       expect(error).toBeInstanceOf(DeclarationError)
-      expect(String(error)).toContain('another "handle" for each number')
+      expect(String(error)).toContain('candidates for "handle" are equal')
     }
     const nothing = withFreeName(manager, Person, 'ada', write, { candidates: () => undefined as never })
     await expect(nothing).rejects.toThrow(TextRejectedError)
