@@ -10,6 +10,7 @@ import {
   HashCollisionError,
   SchemaDriftError,
   TextTakenError,
+  TransactionAbortedError,
   type UniqueTextError,
   WaitsForItselfError,
 } from '../errors'
@@ -157,16 +158,36 @@ function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError 
   return missing && new SchemaDriftError(missing[0], [{ kind: 'missing', object: 'table', name: missing[1] }])
 }
 
-/** A number that the caller gave and another row has. Finding out which row would take a query. */
-function takenNumberError(failure: Error, { entityMetadatas }: DataSource): TextTakenError | undefined {
+/**
+ * A number that another row has. Finding out which row would take a query. If the caller gave none, a snapshot from before
+ * that row gave it.
+ */
+function takenNumberError(
+  failure: Error,
+  { entityMetadatas }: DataSource,
+): TextTakenError | TransactionAbortedError | undefined {
   const { code, constraint, table } = serverError(failure) ?? {}
   if (code !== SQLSTATE.uniqueViolation) return undefined
   const number = entityMetadatas
     .flatMap(tableNumbers)
     .find((one) => one.table.index === constraint && one.table.table === table)
   if (!number) return undefined
+  if (leavesOut('query' in failure ? String(failure.query) : '', number.table.number)) {
+    return new TransactionAbortedError(
+      failure,
+      `another row of ${number.metadata.name} has got the next "${number.name}"`,
+    )
+  }
   const taken = { entity: number.metadata.name, property: number.name, id: undefined, row: 0 }
   return new TextTakenError([taken], failure, 'Leave the number out, so that the next one is given, or give another.')
+}
+
+/** Whether an INSERT does not name the column, or has DEFAULT for it, as TypeORM writes what is undefined. */
+function leavesOut(sql: string, column: string): boolean {
+  const [, columns, row = ''] = /^\s*INSERT INTO [^(]+\(([^)]*)\)\s*VALUES\s*\(([^()]*)\)/iu.exec(sql) ?? []
+  if (columns === undefined) return false
+  const position = columns.split(',').findIndex((one) => [column, quote(column)].includes(one.trim()))
+  return position < 0 || row.split(',')[position]?.trim().toUpperCase() === 'DEFAULT'
 }
 
 /** A refused text, with the row that holds it. */

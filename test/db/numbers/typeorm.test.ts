@@ -6,6 +6,7 @@ import {
   EntitySchema,
   ManyToOne,
   PrimaryGeneratedColumn,
+  QueryFailedError,
   TableInheritance,
   ChildEntity,
 } from 'typeorm'
@@ -24,6 +25,7 @@ import { countWithin, NumberWithin, numberWithinSchema } from '../../../src/numb
 import { findOrCreateStream } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
 import { column, entity, numberWithin } from '../../support/entity'
+import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
@@ -371,6 +373,37 @@ describe('a snapshot from before others came', () => {
     await insertOrFail(dataSource.manager, Comment, { tenant: of, post, text: 'a' })
     second.resolve()
     await expect(lost).rejects.toThrow(TransactionAbortedError)
+  })
+
+  test('a number that was left out, and that a newer row has, asks to run the transaction again', async () => {
+    const Receipt = entity('Receipt', { of: column('text'), number: numberWithin({ scope: ['of'] }) })
+    const { manager } = await db.dataSource([Receipt])
+    await manager.insert(Receipt, { of: 'a' })
+    const inserts: Readonly<Record<string, (inside: EntityManager) => Promise<unknown>>> = {
+      save: (inside) => inside.save(Receipt, { of: 'a' }),
+      insert: (inside) => inside.insert(Receipt, [{ of: 'a' }, { of: 'a' }]),
+      SQL: (inside) => inside.query('INSERT INTO receipt ("of") VALUES ($1)', ['a']),
+    }
+    for (const insert of Object.values(inserts)) {
+      const call = manager.transaction('REPEATABLE READ', async (inside) => {
+        await inside.count(Receipt)
+        await manager.insert(Receipt, { of: 'a' })
+        await insert(inside)
+      })
+      const error = await rejection(call)
+      expect(error).toBeInstanceOf(TransactionAbortedError)
+      expect(error).toBeInstanceOf(QueryFailedError)
+      expect(String(error)).toContain('another row of Receipt has got the next "number"')
+    }
+    const given: readonly ((inside: EntityManager) => Promise<unknown>)[] = [
+      (inside) => inside.save(Receipt, { of: 'a', number: 1 }),
+      (inside) => inside.query('INSERT INTO receipt ("of", number) VALUES ($1, $2)', ['a', 1]),
+      (inside) => inside.query(`INSERT INTO receipt ("of", number) VALUES (concat('a', ''), 1)`),
+      (inside) => inside.update(Receipt, { number: 2 }, { number: 1 }),
+    ]
+    for (const insert of given) {
+      expect(await rejection(insert(manager))).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'number' }] })
+    }
   })
 
   test('a number that is given, and taken, is the error of the server', async () => {
