@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type TracingChannel, tracingChannel } from 'node:diagnostics_channel'
-import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import type { EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { UniqueTextError } from '../errors'
 import { dataSourceOf, declarationsOf, namesOfEntity, tableNumbers } from '../registry/registry'
 import { serverError } from '../sql/sqlstate'
@@ -47,7 +47,7 @@ type Counts = Pick<OperationEvent, 'rows' | 'created' | 'refused' | 'collisions'
 /** How the result of an operation is counted. */
 type Count<Result> = (result: Result) => Partial<Counts>
 /** What an operation looks up by. */
-type Kind = 'text' | 'name' | 'number' | undefined
+type Kind = 'text' | 'name' | 'text or name' | 'number' | undefined
 
 /** Where operations are published, and whether anybody subscribes. */
 export const watchers: TracingChannel<unknown, OperationEvent> = tracingChannel('typeorm-unique-text:operation')
@@ -169,7 +169,12 @@ class Publication {
   }
 }
 
-const DECLARED = { text: declarationsOf, name: namesOfEntity, number: tableNumbers } as const
+const DECLARED = {
+  text: declarationsOf,
+  name: namesOfEntity,
+  'text or name': (metadata: EntityMetadata) => [...declarationsOf(metadata), ...namesOfEntity(metadata)],
+  number: tableNumbers,
+} as const
 
 /** Takes every name from what is declared: what was given in place of an entity or a property may be a text. */
 function subjectOf(kind: Kind, given: readonly unknown[]): Pick<OperationEvent, 'entity' | 'property'> {

@@ -5,7 +5,7 @@ import type { Session } from '../connection/session'
 import { UnsupportedDatabaseError } from '../errors'
 import { Attempts } from '../calls/attempts'
 import { calledFrom, callerOf, requireManager } from '../calls/call-options'
-import { ensureNamesReady, type HolderEntity, takenNames } from '../calls/names'
+import { ensureNamesReady, type HolderEntity } from '../calls/names'
 import {
   dataSourceOf,
   type Declaration,
@@ -164,13 +164,6 @@ export class Operation {
       last = (await this.session.rowsOrRollBack(remove, [batch]))[0] ?? 0
     }
     return removed
-  }
-
-  /** Which of these names are held or kept, by whichever row. They are normalized. */
-  async takenNames({ declaration }: HolderEntity, names: readonly string[]): Promise<Set<string>> {
-    const requested = names.map((text, row) => ({ name: declaration, row, text, key: undefined }))
-    const taken = await takenNames(this.session, requested)
-    return new Set(taken.map(({ row }) => names[row] ?? ''))
   }
 
   /**

@@ -6,7 +6,6 @@ export {
   formerNamesOf,
   type Holder,
 } from './holders'
-export { type FreeNameOptions, withFreeName } from './free-name'
 export { Name } from './name-entity'
 export { type ByNameOptions, releaseExpired, type ReleaseExpiredOptions, rename, swapNames } from './rename'
 export { type FormerOption, UniqueName, type UniqueNameOptions, uniqueNameSchema } from './unique-name'

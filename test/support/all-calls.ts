@@ -9,17 +9,9 @@ import {
   insertOrFail,
   updateOrFail,
   upsertByText,
+  withFreeText,
 } from '../../src'
-import {
-  findHolder,
-  findOrCreateHolder,
-  formerNamesOf,
-  Name,
-  releaseExpired,
-  rename,
-  swapNames,
-  withFreeName,
-} from '../../src/names'
+import { findHolder, findOrCreateHolder, formerNamesOf, Name, releaseExpired, rename, swapNames } from '../../src/names'
 import { countWithin } from '../../src/numbers'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../src/once'
 import { saveFindingTexts } from '../../src/typeorm-calls'
@@ -68,8 +60,8 @@ export const ALL_CALLS: Readonly<Record<string, (manager: EntityManager, text: s
   findOrCreateHolder: (manager, handle) => findOrCreateHolder(manager, User, { handle }),
   rename: (manager, handle) => rename(manager, User, 1, { handle }),
   swapNames: (manager) => swapNames(manager, User, 1, 2),
-  withFreeName: (manager, handle) =>
-    withFreeName(manager, User, handle, (name) => insertOrFail(manager, User, { handle: name })),
+  withFreeText: (manager, handle) =>
+    withFreeText(manager, User, { handle }, (name) => insertOrFail(manager, User, { handle: name })),
   formerNamesOf: (manager) => formerNamesOf(manager, User, 1),
   releaseExpired: (manager) => releaseExpired(manager),
   countWithin: (manager) => countWithin(manager, Comment, { post: 'p' }),

@@ -1,6 +1,6 @@
 import { Column, type EntityManager, PrimaryGeneratedColumn, type Repository } from 'typeorm'
 import { expectTypeOf, test } from 'vitest'
-import type { FindOrCreateResult, TakenText } from '../../src'
+import { type FindOrCreateResult, type TakenText, withFreeText } from '../../src'
 import {
   findHolder,
   findOrCreateHolder,
@@ -11,7 +11,6 @@ import {
   rename,
   swapNames,
   UniqueName,
-  withFreeName,
 } from '../../src/names'
 import { lowerCase } from '../../src/text'
 
@@ -73,10 +72,12 @@ test('the operations give what they find', () => {
     expectTypeOf(await swapNames(manager, User, 1, 2, { by: 'nick' })).toEqualTypeOf<[User, User]>()
     expectTypeOf(await swapNames(manager, User, { id: 1 }, { id: 2 })).toEqualTypeOf<[User, User]>()
     expectTypeOf(await formerNamesOf(manager, User, 1)).toEqualTypeOf<FormerName[]>()
-    const renamed = withFreeName(manager, User, 'a', (handle) => rename(manager, User, 1, { handle }), { id: 1 })
+    const renamed = withFreeText(manager, User, { handle: 'a' }, (handle) => rename(manager, User, 1, { handle }), {
+      id: 1,
+    })
     expectTypeOf(await renamed).toEqualTypeOf<User>()
     // @ts-expect-error (the id of a user is a number)
-    await withFreeName(manager, User, 'a', (handle) => rename(manager, User, 1, { handle }), { id: '1' })
+    await withFreeText(manager, User, { handle: 'a' }, (handle) => rename(manager, User, 1, { handle }), { id: '1' })
     // @ts-expect-error (two rows)
     await swapNames(manager, User, 1)
   })

@@ -20,6 +20,7 @@ import {
   uniqueTextMethods,
   updateOrFail,
   upsertByText,
+  withFreeText,
 } from '../../../src'
 import {
   findHolder,
@@ -29,7 +30,6 @@ import {
   releaseExpired,
   rename,
   swapNames,
-  withFreeName,
 } from '../../../src/names'
 import { countWithin, NumberWithin } from '../../../src/numbers'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
@@ -136,7 +136,8 @@ const CALLS = (): Readonly<Record<string, readonly [Call, readonly unknown[]]>> 
     findOrCreateHolder: [of(findOrCreateHolder), [manager, User, { handle: 'ada' }, {}]],
     rename: [of(rename), [manager, User, ADA, { handle: 'ada' }]],
     swapNames: [of(swapNames), [manager, User, ADA, GRACE, {}]],
-    withFreeName: [of(withFreeName), [manager, User, 'free', () => Promise.resolve(1), {}]],
+    withFreeText: [of(withFreeText), [manager, Page, { url: 'free', tenant: 1 }, () => Promise.resolve(1), {}]],
+    'withFreeText of a name': [of(withFreeText), [manager, User, { handle: 'free' }, () => Promise.resolve(1), {}]],
     formerNamesOf: [of(formerNamesOf), [manager, User, ADA]],
     releaseExpired: [of(releaseExpired), [manager, {}]],
     countWithin: [of(countWithin), [manager, Comment, { post: 'p' }, {}]],

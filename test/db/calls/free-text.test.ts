@@ -1,5 +1,5 @@
 import { ChildEntity, Entity, type EntityManager, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
-import { describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   insertOrFail,
@@ -7,14 +7,16 @@ import {
   TextTakenError,
   TransactionAbortedError,
   updateOrFail,
+  withFreeText,
 } from '../../../src'
-import { formerNamesOf, Name, rename, UniqueName, withFreeName } from '../../../src/names'
+import { formerNamesOf, Name, rename, UniqueName } from '../../../src/names'
 import { serverError } from '../../../src/sql/sqlstate'
-import { normalizer } from '../../../src/text'
+import { lowerCase, normalizer } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
-import { entity, key, plain, text, uniqueName, uuidKey } from '../../support/entity'
+import { deleteDate, entity, key, plain, text, toOne, uniqueName, uuidKey } from '../../support/entity'
 import { rejection } from '../../support/ledger'
+import { STEVENS } from '../../support/md5-collisions'
 import { queriesOf } from '../../support/queries'
 
 const short = normalizer('short handle', 1, (name) => {
@@ -60,21 +62,29 @@ const Team = entity('Team', {
   nick: uniqueName({ ...HANDLE, nullable: true }),
 })
 
+const Post = entity('Post', {
+  blog: toOne(() => Club, { nullable: false }),
+  slug: text({ scope: ['blog'], normalize: lowerCase() }),
+  other: text({ nullable: true }),
+})
+const Draft = entity('Draft', { slug: text({ ignoreDeleted: true }), deletedAt: deleteDate() })
+const Kept = entity('Kept', { slug: text(), deletedAt: deleteDate() })
+
 const db = useDatabase()
-const dataSource = db.useDataSource([Name, Person, Club, Seat, Animal, Cat, Dog, Team])
+const dataSource = db.useDataSource([Name, Person, Club, Seat, Animal, Cat, Dog, Team, Post, Draft, Kept])
 const { manager } = dataSource
 const other = db.useClient()
 const observer = db.useClient()
 
 const addPerson = async (name: string): Promise<string> =>
-  await withFreeName(manager, Person, name, async (handle) => {
+  await withFreeText(manager, Person, { handle: name }, async (handle) => {
     return (await insertOrFail(manager, Person, { handle })).handle
   })
 
 const handles = async (): Promise<string[]> =>
   (await manager.find(Person, { order: { id: 'ASC' } })).map((one) => one.handle)
 
-describe('withFreeName', () => {
+describe('withFreeText, with a name', () => {
   test('takes the name, or the first candidate that no row of any entity holds or keeps', async () => {
     expect(await addPerson('Ada')).toBe('ada')
     await insertOrFail(manager, Club, [{ handle: 'ada-2' }, { handle: 'ada-3' }])
@@ -99,10 +109,10 @@ describe('withFreeName', () => {
   test('asks a function for candidates, and writes what it is given', async () => {
     await addPerson('ada')
     const tried: string[] = []
-    const written = await withFreeName(
+    const written = await withFreeText(
       manager,
       Person,
-      'ada',
+      { handle: 'ada' },
       async (handle) => {
         tried.push(handle)
         return await insertOrFail(manager, [
@@ -118,7 +128,7 @@ describe('withFreeName', () => {
 
   test('of a child in single table inheritance too', async () => {
     const add = (): Promise<Cat> =>
-      withFreeName(manager, Cat, 'tom', (handle) => insertOrFail(manager, Cat, { handle }))
+      withFreeText(manager, Cat, { handle: 'tom' }, (handle) => insertOrFail(manager, Cat, { handle }))
     const [one, two] = [await add(), await add()]
     expect([one.handle, two.handle]).toEqual(['tom', 'tom-2'])
     await rename(manager, Cat, two.id, { handle: 'kit' })
@@ -132,10 +142,10 @@ describe('withFreeName', () => {
   test('leaves a row the name that it has, and gives it back one that is kept for it', async () => {
     await insertOrFail(manager, Person, [{ handle: 'ada' }, { handle: 'ada-2' }, { handle: 'ada-3' }])
     const name = async (id: number | undefined): Promise<string> =>
-      await withFreeName(
+      await withFreeText(
         manager,
         Person,
-        'ada',
+        { handle: 'ada' },
         async (handle) => (await rename(manager, Person, 3, { handle })).handle,
         id === undefined ? {} : { id },
       )
@@ -154,7 +164,7 @@ describe('withFreeName', () => {
     for (const one of [id.toUpperCase(), `{${id}}`, { id }]) {
       const write = (handle: string): Promise<{ handle: string }> => updateOrFail(manager, Team, id, { handle })
       // The third is its nick.
-      expect(await withFreeName(manager, Team, 'ada', write, { id: one, by: 'handle' })).toMatchObject({
+      expect(await withFreeText(manager, Team, { handle: 'ada' }, write, { id: one, by: 'handle' })).toMatchObject({
         handle: 'ada-2',
       })
     }
@@ -163,7 +173,7 @@ describe('withFreeName', () => {
 
   test('tries the name again if it has become free', async () => {
     await insertOrFail(manager, Club, { handle: 'ada' })
-    const added = await withFreeName(manager, Person, 'ada', async (handle) => {
+    const added = await withFreeText(manager, Person, { handle: 'ada' }, async (handle) => {
       try {
         return await insertOrFail(manager, Person, { handle })
       } catch (error) {
@@ -182,7 +192,7 @@ describe('withFreeName', () => {
     ] as const) {
       let writes = 0
       const error = await rejection(
-        withFreeName(manager, Person, name, async (handle) => {
+        withFreeText(manager, Person, { handle: name }, async (handle) => {
           writes++
           return await insertOrFail(manager, Person, [{ handle }, { handle: 'fixed' }])
         }),
@@ -199,7 +209,7 @@ describe('withFreeName', () => {
       writes++
       return await insertOrFail(manager, Person, { handle: 'eve' })
     }
-    await expect(withFreeName(manager, Person, 'ada', write)).rejects.toThrow(TextTakenError)
+    await expect(withFreeText(manager, Person, { handle: 'ada' }, write)).rejects.toThrow(TextTakenError)
     expect(writes).toBe(2)
   })
 
@@ -211,14 +221,16 @@ describe('withFreeName', () => {
       return `${name}.${n}`
     }
     const write = (handle: string): Promise<{ handle: string }> => insertOrFail(manager, Person, { handle })
-    expect(await withFreeName(manager, Person, 'ADA', write, { candidates })).toMatchObject({ handle: 'ada.2' })
+    expect(await withFreeText(manager, Person, { handle: 'ADA' }, write, { candidates })).toMatchObject({
+      handle: 'ada.2',
+    })
     expect(new Set(got)).toEqual(new Set(['ada']))
   })
 
   test('save reports the taken name if it has ended the transaction, and works behind a savepoint', async () => {
     await addPerson('ada')
     const add = async (inside: EntityManager, nested: boolean): Promise<unknown> =>
-      await withFreeName(inside, Person, 'ada', async (handle) => {
+      await withFreeText(inside, Person, { handle: 'ada' }, async (handle) => {
         if (nested) return await inside.transaction((one) => one.save(Person, { handle }))
         return await inside.save(Person, { handle })
       })
@@ -235,15 +247,15 @@ describe('withFreeName', () => {
       writes++
       return await insertOrFail(manager, Person, { handle, email: 'a@b.c' })
     }
-    const both = await rejection(withFreeName(manager, Person, 'ada', write))
+    const both = await rejection(withFreeText(manager, Person, { handle: 'ada' }, write))
     expect(both).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'email' }, { property: 'handle' }] })
     expect(writes).toBe(1)
     const club = await rejection(
-      withFreeName(manager, Person, 'new', () => insertOrFail(manager, Club, { handle: 'ada' })),
+      withFreeText(manager, Person, { handle: 'new' }, () => insertOrFail(manager, Club, { handle: 'ada' })),
     )
     expect(club).toMatchObject({ taken: [{ entity: 'Club', property: 'handle' }] })
     const failed = new Error('failed')
-    expect(await rejection(withFreeName(manager, Person, 'ada', () => Promise.reject(failed)))).toBe(failed)
+    expect(await rejection(withFreeText(manager, Person, { handle: 'ada' }, () => Promise.reject(failed)))).toBe(failed)
   })
 
   test('a candidate that the normalizer rejects ends it only when its turn comes', async () => {
@@ -253,25 +265,26 @@ describe('withFreeName', () => {
     expect(error).toBeInstanceOf(TextRejectedError)
     expect(error).toMatchObject({ property: 'handle', cause: { message: 'longer than 7 characters' } })
     await expect(addPerson('much too long')).rejects.toThrow(TextRejectedError)
-    await expect(addPerson(undefined as never)).rejects.toThrow(TextRejectedError)
+    await expect(addPerson(undefined as never)).rejects.toThrow(DeclarationError)
   })
 
   test('candidates that do not differ are refused, as wrong arguments are', async () => {
     await addPerson('ada')
     const write = (handle: string): Promise<unknown> => insertOrFail(manager, Person, { handle })
     for (const candidates of [(): string => 'same', (name: string, n: number): string => name + (n % 10)]) {
-      const error = await rejection(withFreeName(manager, Person, 'ada', write, { candidates }))
+      const error = await rejection(withFreeText(manager, Person, { handle: 'ada' }, write, { candidates }))
       expect(error).toBeInstanceOf(DeclarationError)
       expect(String(error)).toContain('candidates for "handle" are equal')
     }
-    const nothing = withFreeName(manager, Person, 'ada', write, { candidates: () => undefined as never })
+    const nothing = withFreeText(manager, Person, { handle: 'ada' }, write, { candidates: () => undefined as never })
     await expect(nothing).rejects.toThrow(TextRejectedError)
-    await expect(withFreeName(manager, Person, 'ada', 'x' as never)).rejects.toThrow('write must be a function')
-    await expect(withFreeName(manager, Club, 'ada', write)).rejects.toThrow('several names')
-    await expect(withFreeName(manager, Person, 'ada', write, { candidates: 'x' as never })).rejects.toThrow(
+    await expect(withFreeText(manager, Person, { handle: 'ada' }, 'x' as never)).rejects.toThrow(
+      'write must be a function',
+    )
+    await expect(withFreeText(manager, Person, { handle: 'ada' }, write, { candidates: 'x' as never })).rejects.toThrow(
       'candidates must be a function',
     )
-    await expect(withFreeName(manager, Person, 'ada', write, { id: {} })).rejects.toThrow(DeclarationError)
+    await expect(withFreeText(manager, Person, { handle: 'ada' }, write, { id: {} })).rejects.toThrow(DeclarationError)
     expect(await handles()).toEqual(['ada'])
   })
 
@@ -282,7 +295,7 @@ describe('withFreeName', () => {
     )
     const tried: string[] = []
     const add = async (): Promise<string> =>
-      await withFreeName(manager, Seat, seat.slug, async (slug) => {
+      await withFreeText(manager, Seat, { slug: seat.slug }, async (slug) => {
         tried.push(slug)
         return (await insertOrFail(manager, Seat, { hall: '2', row: slug, slug })).slug
       })
@@ -295,7 +308,9 @@ describe('withFreeName', () => {
     await addPerson('ada')
     const rolledBack = dataSource.transaction(async (inside) => {
       for (const name of ['ada-2', 'ada-3']) {
-        const added = withFreeName(inside, Person, 'ada', (handle) => insertOrFail(inside, Person, { handle }))
+        const added = withFreeText(inside, Person, { handle: 'ada' }, (handle) =>
+          insertOrFail(inside, Person, { handle }),
+        )
         expect(await added).toMatchObject({ handle: name })
       }
       throw new Error('back')
@@ -308,7 +323,7 @@ describe('withFreeName', () => {
     const call = dataSource.transaction('REPEATABLE READ', async (inside) => {
       await inside.count(Person)
       await addPerson('ada')
-      return await withFreeName(inside, Person, 'ada', (handle) => insertOrFail(inside, Person, { handle }))
+      return await withFreeText(inside, Person, { handle: 'ada' }, (handle) => insertOrFail(inside, Person, { handle }))
     })
     expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
   })
@@ -341,11 +356,12 @@ test('24 clients that take, change, hold and free names at mixed levels leave ea
     const kind = (client + round * 5) % 4
     await dataSource.transaction(LEVELS[(client + round) % 3] ?? 'SERIALIZABLE', async (inside) => {
       const id = 1 + ((client + round) % 40)
-      if (kind === 0) await withFreeName(inside, Person, name, (handle) => insertOrFail(inside, Person, { handle }))
+      if (kind === 0)
+        await withFreeText(inside, Person, { handle: name }, (handle) => insertOrFail(inside, Person, { handle }))
       if (kind === 1)
-        await withFreeName(inside, Club, name, (handle) => insertOrFail(inside, Club, { handle }), BY_HANDLE)
+        await withFreeText(inside, Club, { handle: name }, (handle) => insertOrFail(inside, Club, { handle }))
       if (kind === 2 && (await inside.existsBy(Person, { id })))
-        await withFreeName(inside, Person, name, (handle) => rename(inside, Person, id, { handle }), { id })
+        await withFreeText(inside, Person, { handle: name }, (handle) => rename(inside, Person, id, { handle }), { id })
       if (kind === 3) await inside.delete(Club, { id })
       if ((client * 3 + round) % 5 === 0) throw new Error('back')
     })
@@ -369,13 +385,100 @@ test('24 clients that take, change, hold and free names at mixed levels leave ea
 })
 
 const LEVELS = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const
-const BY_HANDLE = { by: 'handle' } as const
 
 /** The SQLSTATE that ended a transaction. */
 function codeOf(error: unknown): string {
   if (error instanceof TransactionAbortedError) return codeOf(error.cause)
   return serverError(error)?.code ?? (error instanceof Error ? error.message : String(error))
 }
+
+describe('withFreeText, with a unique text', () => {
+  beforeEach(async () => {
+    await insertOrFail(manager, Club, [{ handle: 'one' }, { handle: 'two' }])
+  })
+  const blog = { id: 1 } as InstanceType<typeof Club>
+  const addPost = async (slug: string, of = blog): Promise<string> =>
+    await withFreeText(
+      manager,
+      Post,
+      { slug, blog: of },
+      async (free) => (await insertOrFail(manager, Post, { slug: free, blog: of })).slug,
+    )
+
+  test('takes the first free one within the scope', async () => {
+    expect([await addPost('Hello'), await addPost('hello'), await addPost('HELLO')]).toEqual([
+      'hello',
+      'hello-2',
+      'hello-3',
+    ])
+    expect(await addPost('hello', { id: 2 } as typeof blog)).toBe('hello')
+    await manager.delete(Post, { slug: 'hello-2' })
+    expect(await addPost('hello')).toBe('hello-2')
+  })
+
+  test('leaves a row the text that it has', async () => {
+    for (const slug of ['hello', 'hello-2', 'hello-3']) await addPost(slug)
+    const write = async (slug: string): Promise<unknown> => await updateOrFail(manager, Post, 3, { slug })
+    expect(await withFreeText(manager, Post, { slug: 'hello', blog }, write, { id: 3 })).toMatchObject({
+      slug: 'hello-3',
+    })
+    expect(await withFreeText(manager, Post, { slug: 'hello', blog }, write)).toMatchObject({ slug: 'hello-4' })
+  })
+
+  test('two texts of one hash are two texts', async () => {
+    const [one, other] = STEVENS
+    const add = (slug: string): Promise<{ slug: string }> =>
+      withFreeText(manager, Kept, { slug }, (free) => insertOrFail(manager, Kept, { slug: free }))
+    expect([await add(one), await add(other), await add(other)]).toMatchObject([
+      { slug: one },
+      { slug: other },
+      { slug: `${other}-2` },
+    ])
+  })
+
+  test('a row that is softly deleted holds its text, unless that is ignored', async () => {
+    const add = async (Of: typeof Draft | typeof Kept): Promise<string> =>
+      await withFreeText(manager, Of, { slug: 'a' }, async (slug) => (await insertOrFail(manager, Of, { slug })).slug)
+    for (const [Of, second, third] of [
+      [Draft, 'a', 'a-2'],
+      [Kept, 'a-2', 'a-3'],
+    ] as const) {
+      expect(await add(Of)).toBe('a')
+      await manager.softDelete(Of, { slug: 'a' })
+      expect(await add(Of)).toBe(second)
+      expect(await add(Of)).toBe(third)
+    }
+  })
+
+  test('40 at once get 40 texts without a gap', async () => {
+    const got = await Promise.all(Array.from({ length: 40 }, () => addPost('hello')))
+    const expected = ['hello', ...Array.from({ length: 39 }, (_, index) => `hello-${index + 2}`)]
+    expect(got.toSorted()).toEqual(expected.toSorted())
+  })
+
+  test('says which texts there are, and what belongs to one', async () => {
+    const write = (): Promise<unknown> => Promise.resolve()
+    const of = async (values: object, options: object = {}): Promise<string> =>
+      String(await rejection(withFreeText(manager, Post, values, write, options)))
+    expect(await of({})).toContain('withFreeText() of Post expects one of "slug", "other"')
+    expect(await of({ slug: 'a', other: 'b', blog })).toContain('expects one of')
+    expect(await of({ slug: 'a' })).toContain('blog')
+    expect(await of({ slug: 'a', blog, id: 1 })).toContain('Leave out "id"')
+    expect(await of({ slug: 'a', blog }, { by: 'id' })).toContain('expects one of')
+    expect(await of({ slug: null, blog }, { by: 'slug' })).toContain('expected a string')
+    const name = await rejection(withFreeText(manager, Club, { handle: 'a', id: 1 }, write))
+    expect(String(name)).toContain('the name "handle" has no scope. Leave "id" out')
+    await addPost('hello')
+    const both = withFreeText(manager, Post, { slug: 'hello', blog }, (slug) =>
+      insertOrFail(manager, Post, { slug, blog, other: 'b' }),
+    )
+    await both
+    const other = withFreeText(manager, Post, { slug: 'new', blog }, (slug) =>
+      insertOrFail(manager, Post, { slug, blog, other: 'b' }),
+    )
+    expect(await rejection(other)).toMatchObject({ taken: [{ property: 'other' }] })
+  })
+})
 
 describe('formerNamesOf', () => {
   test('gives what is kept for the row, the newest first, of every property', async () => {

@@ -1,0 +1,261 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { DeclarationError, TextTakenError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
+import { dataSourceOf, type Declaration, declarationsOf, namesOfEntity, rootOf } from '../registry/registry'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { normalizeText } from '../text/normalizer'
+import { type ByOptions, requireManager } from './call-options'
+import { type EntityColumns, entityColumns, entityTextOf, readyText } from './entity-text'
+import { findRows, lookedUp } from './look-up'
+import { ensureNamesReady, requestedNames, requiredName, takenNames } from './names'
+import { rowValues } from './row-values'
+import { type RowId, rowKey } from './update-or-fail'
+import { requireObject } from './values'
+import { watched, watchers } from './watch'
+
+/** Options of `withFreeText`. */
+export interface FreeTextOptions<Entity extends ObjectLiteral = ObjectLiteral> extends ByOptions<Entity> {
+  /**
+   * Returns the text to try as the nth, where n begins with 2; another one for each n. It gets the text normalized, and is
+   * called for 50 numbers at once. @default text + '-' + n
+   */
+  readonly candidates?: (text: string, n: number) => string
+  /** Primary key of a row that is changed: what it holds, or what is kept for it, is free for it. @default none */
+  readonly id?: RowId<Entity>
+}
+
+const FREE_TEXT_RULES: Rules<FreeTextOptions> = {
+  by: RULE.name,
+  candidates: RULE.function,
+  id: { takes: (value) => value !== null, expected: 'a primary key' },
+}
+
+/** How many texts one statement looks up, and how many are tried at most. */
+const [BATCH, MOST] = [50, 1000]
+
+/**
+ * Writes with a unique text or a name, and if that is taken, with the first of its candidates that is free: `ada`, `ada-2`,
+ * `ada-3`. The write decides, so that two calls never get the same text. One statement looks up which of 50 candidates are
+ * taken.
+ *
+ * @param values the text and its scope, or the name, and nothing else
+ * @param write stores the text that it gets, by `insertOrFail`, `updateOrFail` or `rename`, after which a transaction stays
+ * usable; outside a transaction also by `save`. It is called again while it throws a TextTakenError of this text alone
+ * @returns what `write` returned
+ * @throws TextTakenError if a thousand texts are taken, or something else than the text
+ * @throws TextRejectedError for a text that cannot be stored, before any SQL, and for such a candidate when its turn comes
+ * @throws DeclarationError also if two of the candidates are equal
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use
+ * @throws what `write` throws
+ * @example
+ * const post = await withFreeText(manager, Post, { slug: 'hello' }, (slug) => insertOrFail(manager, Post, { slug, title }))
+ */
+export async function withFreeText<Entity extends ObjectLiteral, Result>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: DeepPartial<NoInfer<Entity>>,
+  write: (text: string) => Promise<Result>,
+  options: FreeTextOptions<NoInfer<Entity>> = {},
+): Promise<Result> {
+  const seen =
+    watchers.hasSubscribers &&
+    watched('withFreeText', 'text or name', withFreeText<Entity, Result>, [manager, entity, values, write, options])
+  if (seen) return await seen
+  checkOptions('withFreeText()', options, FREE_TEXT_RULES)
+  if (typeof write !== 'function') throw new DeclarationError('withFreeText(): write must be a function.')
+  const sought = soughtOf(manager, entity, values, options)
+  let refusal: TextTakenError | undefined
+  for await (const one of textsToTry(manager, sought, options)) {
+    try {
+      return await write(one)
+    } catch (error) {
+      // A row holds one text of a property: where it refuses two, the write does not use what it gets.
+      if (!isOfText(sought, error) || isDeepStrictEqual(error.taken, refusal?.taken)) throw error
+      refusal = error
+    }
+  }
+  throw refusal
+}
+
+/** What is sought: a unique text within its scope, or a name. */
+interface Sought {
+  readonly columns: EntityColumns
+  readonly property: string
+  /** As it is given. */
+  readonly text: string
+  /** As candidates get it. */
+  readonly normalized: string
+  /** Equal for texts that are stored as one. Throws TextRejectedError. */
+  readonly identityOf: (text: string) => string
+  /** Which of these texts are taken, by their identities, for that row. */
+  readonly taken: (texts: readonly string[], own: ObjectLiteral | null) => Promise<ReadonlySet<string>>
+}
+
+const isOfOneProperty = ({ name, text: [first, another] }: Declaration): boolean =>
+  another === undefined && first?.column.propertyPath === name
+
+/** @throws TextRejectedError, DeclarationError */
+function soughtOf(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  values: ObjectLiteral,
+  { by }: FreeTextOptions,
+): Sought {
+  requireManager(manager)
+  const dataSource = dataSourceOf(manager)
+  const metadata = dataSource.getMetadata(entity)
+  const columns = entityColumns(dataSource, metadata)
+  requireObject(columns, values)
+  const names = namesOfEntity(metadata)
+  const known = [...names, ...declarationsOf(metadata).filter(isOfOneProperty)].map(({ name }) => name)
+  const [property, another] = known.filter((one) => (by === undefined ? values[one] !== undefined : one === by))
+  if (property === undefined || another !== undefined) {
+    throw new DeclarationError(
+      `withFreeText() of ${metadata.name} expects one of ${known.map((one) => `"${one}"`).join(', ') || 'its texts'}. ` +
+        `Give it with its scope, and name it with the option "by" if the scope has another.`,
+    )
+  }
+  const name = names.find((one) => one.name === property)
+  return name ? soughtName(manager, columns, name, values) : soughtText(manager, entity, property, values)
+}
+
+function soughtName(
+  manager: EntityManager,
+  columns: EntityColumns,
+  name: ReturnType<typeof namesOfEntity>[number],
+  values: ObjectLiteral,
+): Sought {
+  const property = name.name
+  const other = Object.keys(values).find((one) => one !== property && values[one] !== undefined)
+  if (other !== undefined) {
+    throw new DeclarationError(`withFreeText(): the name "${property}" has no scope. Leave "${other}" out.`)
+  }
+  const identityOf = (text: string): string => requiredName(columns, name, { [property]: text })
+  const normalized = identityOf(values[property] as string)
+  return {
+    columns,
+    property,
+    text: values[property] as string,
+    normalized: name.text.transformed ? (values[property] as string) : normalized,
+    identityOf,
+    taken: async (texts, own) =>
+      await inSession(manager, async (session) => {
+        await ensureNamesReady(session, [{ name }])
+        const requested = texts.flatMap((text, row) =>
+          requestedNames(columns, row, { [property]: text }, own ?? undefined).filter((one) => one.name === name),
+        )
+        return new Set((await takenNames(session, requested)).map(({ row }) => requested[row]?.text ?? ''))
+      }),
+  }
+}
+
+function soughtText(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  property: string,
+  values: ObjectLiteral,
+): Sought {
+  const entityText = entityTextOf(manager, entity, property)
+  lookedUp('withFreeText()', entityText, values)
+  const [part] = entityText.declaration.text as readonly [Declaration['text'][number]]
+  const rowOf = (text: unknown): ReturnType<typeof rowValues> => rowValues(entityText, { ...values, [property]: text })
+  const text = values[property] as string
+  const identityOf = (one: string): string => rowOf(one).identity
+  identityOf(text)
+  return {
+    columns: entityText,
+    property,
+    text,
+    normalized: part.transformed ? text : normalizeText(part.normalizer, property, text),
+    identityOf,
+    taken: async (texts, own) =>
+      await inSession(manager, async (session) => {
+        const held = await findRows(session, await readyText(session, entityText), texts.map(rowOf))
+        const taken = new Set(held.keys())
+        if (own) taken.delete(rowOf(part.column.getEntityValue(own)).identity)
+        return taken
+      }),
+  }
+}
+
+async function inSession<Result>(manager: EntityManager, run: (session: Session) => Promise<Result>): Promise<Result> {
+  const session = await openSession(manager)
+  try {
+    return await run(session)
+  } finally {
+    await session.close()
+  }
+}
+
+const numbered = (text: string, n: number): string => `${text}-${n}`
+
+/** The text, and then all that are not taken when their batch is looked up: the text again if it has become free. */
+async function* textsToTry(
+  manager: EntityManager,
+  sought: Sought,
+  { candidates = numbered, id }: FreeTextOptions,
+): AsyncGenerator<string, void, undefined> {
+  const { columns, text, normalized } = sought
+  const criteria = id === undefined ? undefined : rowKey(columns, id).criteria
+  yield text
+  try {
+    // Only the server can tell which row it is: keys that differ as texts can be equal.
+    const own = criteria
+      ? await manager.findOne(columns.metadata.target, {
+          where: criteria,
+          withDeleted: true,
+          loadEagerRelations: false,
+        })
+      : null
+    for (let n = 1; n <= MOST; n += BATCH) {
+      const { texts, rejection } = batchOf(sought, (index) =>
+        n + index === 1 ? text : candidates(normalized, n + index),
+      )
+      const taken = await sought.taken([...texts.values()], own)
+      for (const [identity, one] of texts) if (!taken.has(identity)) yield one
+      if (rejection !== undefined) throw rejection
+    }
+  } catch (error) {
+    // TypeORM's own call has ended the transaction when it was refused.
+    if (serverError(error)?.code !== SQLSTATE.failedTransaction) throw error
+  }
+}
+
+interface Batch {
+  /** By their identities. */
+  readonly texts: ReadonlyMap<string, string>
+  readonly rejection?: unknown
+}
+
+/** The texts before one that is rejected, too: that one may be too long only because its number is. */
+function batchOf({ property, identityOf }: Sought, textAt: (index: number) => string): Batch {
+  const texts = new Map<string, string>()
+  for (let index = 0; index < BATCH; index++) {
+    try {
+      const text = textAt(index)
+      texts.set(identityOf(text), text)
+    } catch (rejection) {
+      return { texts, rejection }
+    }
+  }
+  if (texts.size === BATCH) return { texts }
+  throw new DeclarationError(
+    `withFreeText(): several candidates for "${property}" are equal once they are normalized. Give "candidates" ` +
+      'that keep the number, such as (text, n) => `${text.slice(0, 50)}-${n}`.',
+  )
+}
+
+/** Nothing but one text of this property is taken. */
+function isOfText({ columns, property: sought }: Sought, error: unknown): error is TextTakenError {
+  const root = rootOf(columns.metadata)
+  const entities = [root, ...root.childEntityMetadatas].map(({ name }) => name)
+  return (
+    error instanceof TextTakenError &&
+    error.taken.every(({ entity, property, row, repeated = false }) => {
+      return property === sought && entities.includes(entity) && row === error.taken[0]?.row && !repeated
+    })
+  )
+}
