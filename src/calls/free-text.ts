@@ -62,22 +62,29 @@ export async function withFreeText<Entity extends ObjectLiteral, Result>(
 ): Promise<Result> {
   const seen =
     watchers.hasSubscribers &&
-    watched('withFreeText', 'text or name', withFreeText<Entity, Result>, [manager, entity, values, write, options])
+    watched(
+      'withFreeText',
+      'text or name',
+      withFreeText<Entity, Result>,
+      [manager, entity, values, write, options],
+      () => ({}),
+    )
   if (seen) return await seen
   checkOptions('withFreeText()', options, FREE_TEXT_RULES)
   if (typeof write !== 'function') throw new DeclarationError('withFreeText(): write must be a function.')
   const sought = soughtOf(manager, entity, values, options)
-  let refusal: TextTakenError | undefined
+  let refused: { readonly text: string; readonly error: TextTakenError } | undefined
   for await (const one of textsToTry(manager, sought, options)) {
     try {
       return await write(one)
     } catch (error) {
+      if (!isOfText(sought, error)) throw error
       // A row holds one text of a property: where it refuses two, the write does not use what it gets.
-      if (!isOfText(sought, error) || isDeepStrictEqual(error.taken, refusal?.taken)) throw error
-      refusal = error
+      if (refused && refused.text !== one && isDeepStrictEqual(error.taken, refused.error.taken)) throw error
+      refused = { text: one, error }
     }
   }
-  throw refusal
+  throw refused?.error
 }
 
 /** What is sought: a unique text within its scope, or a name. */
@@ -202,14 +209,7 @@ async function* textsToTry(
   const criteria = id === undefined ? undefined : rowKey(columns, id).criteria
   yield text
   try {
-    // Only the server can tell which row it is: keys that differ as texts can be equal.
-    const own = criteria
-      ? await manager.findOne(columns.metadata.target, {
-          where: criteria,
-          withDeleted: true,
-          loadEagerRelations: false,
-        })
-      : null
+    const own = criteria ? await ownRow(manager, sought, criteria) : null
     for (let n = 1; n <= MOST; n += BATCH) {
       const { texts, rejection } = batchOf(sought, (index) =>
         n + index === 1 ? text : candidates(normalized, n + index),
@@ -221,6 +221,27 @@ async function* textsToTry(
   } catch (error) {
     // TypeORM's own call has ended the transaction when it was refused.
     if (serverError(error)?.code !== SQLSTATE.failedTransaction) throw error
+  }
+}
+
+/** Only the server can tell which row it is: keys that differ as texts can be equal. A replica may not know it yet. */
+async function ownRow(
+  manager: EntityManager,
+  { columns: { metadata }, property }: Sought,
+  where: ObjectLiteral,
+): Promise<ObjectLiteral | null> {
+  const runner = manager.queryRunner ?? dataSourceOf(manager).createQueryRunner('master')
+  const selected = [property, ...metadata.primaryColumns.map(({ propertyName }) => propertyName)]
+  try {
+    return await runner.manager.findOne(metadata.target, {
+      where,
+      // Also what is not selected by itself.
+      select: Object.fromEntries(selected.map((one) => [one, true])),
+      withDeleted: true,
+      loadEagerRelations: false,
+    })
+  } finally {
+    if (runner !== manager.queryRunner) await runner.release()
   }
 }
 

@@ -1,4 +1,4 @@
-import { ChildEntity, Entity, type EntityManager, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
+import { ChildEntity, Column, Entity, type EntityManager, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
@@ -6,6 +6,7 @@ import {
   TextRejectedError,
   TextTakenError,
   TransactionAbortedError,
+  UniqueText,
   updateOrFail,
   withFreeText,
 } from '../../../src'
@@ -69,6 +70,12 @@ const Post = entity('Post', {
 })
 const Draft = entity('Draft', { slug: text({ ignoreDeleted: true }), deletedAt: deleteDate() })
 const Kept = entity('Kept', { slug: text(), deletedAt: deleteDate() })
+
+@Entity({ name: 'hidden' })
+class Hidden {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() @Column({ type: 'text', select: false }) slug!: string
+}
 
 const db = useDatabase()
 const dataSource = db.useDataSource([Name, Person, Club, Seat, Animal, Cat, Dog, Team, Post, Draft, Kept])
@@ -187,7 +194,7 @@ describe('withFreeText, with a name', () => {
   test('a write with another name of the same property is not written a thousand times', async () => {
     await insertOrFail(manager, Person, [{ handle: 'fixed' }, { handle: 'ada' }])
     for (const [name, most] of [
-      ['new', 2],
+      ['new', 3],
       ['ada', 1],
     ] as const) {
       let writes = 0
@@ -448,6 +455,30 @@ describe('withFreeText, with a unique text', () => {
       expect(await add(Of)).toBe(second)
       expect(await add(Of)).toBe(third)
     }
+  })
+
+  test('goes on where its row holds another text than it seems', async () => {
+    // Deleted softly, it does not hold its text.
+    await insertOrFail(manager, Draft, { slug: 'a' })
+    await manager.softDelete(Draft, 1)
+    await insertOrFail(manager, Draft, { slug: 'a' })
+    const restore = (slug: string): Promise<unknown> => updateOrFail(manager, Draft, 1, { slug, deletedAt: null })
+    expect(await withFreeText(manager, Draft, { slug: 'a' }, restore, { id: 1 })).toMatchObject({ slug: 'a-2' })
+    // Its other name is one that it holds.
+    const id = '6f9619ff-8b86-d011-b42d-00c04fc964ff'
+    await insertOrFail(manager, Team, { id, handle: 'x', nick: 'ada' })
+    const write = (handle: string): Promise<unknown> => updateOrFail(manager, Team, id, { handle })
+    expect(await withFreeText(manager, Team, { handle: 'ada' }, write, { id })).toMatchObject({ handle: 'ada-2' })
+  })
+
+  test('reads a text that is not selected by itself', async () => {
+    const { manager: own } = await db.dataSource([Hidden])
+    for (const slug of ['a', 'a-2']) await insertOrFail(own, Hidden, { slug })
+    const write = async (slug: string): Promise<string> => {
+      await updateOrFail(own, Hidden, 2, { slug })
+      return slug
+    }
+    expect(await withFreeText(own, Hidden, { slug: 'a' }, write, { id: 2 })).toBe('a-2')
   })
 
   test('40 at once get 40 texts without a gap', async () => {
