@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
-import { DeclarationError, TextTakenError } from '../errors'
+import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { dataSourceOf, type Declaration, declarationsOf, namesOfEntity, rootOf } from '../registry/registry'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
@@ -19,8 +19,8 @@ import { watched, watchers } from './watch'
 /** Options of `withFreeText`. */
 export interface FreeTextOptions<Entity extends ObjectLiteral = ObjectLiteral> extends ByOptions<Entity> {
   /**
-   * Returns the text to try as the nth, where n begins with 2; another one for each n. It gets the text normalized, and is
-   * called for 50 numbers at once. @default text + '-' + n
+   * Returns the text to try as the nth, where n begins with 2. It gets the text normalized, unless its column has a
+   * transformer, and is called for 50 numbers at once. @default text + '-' + n
    */
   readonly candidates?: (text: string, n: number) => string
   /** Primary key of a row that is changed: what it holds, or what is kept for it, is free for it. @default none */
@@ -47,7 +47,7 @@ const [BATCH, MOST] = [50, 1000]
  * @returns what `write` returned
  * @throws TextTakenError if a thousand texts are taken, or something else than the text
  * @throws TextRejectedError for a text that cannot be stored, before any SQL, and for such a candidate when its turn comes
- * @throws DeclarationError also if two of the candidates are equal
+ * @throws DeclarationError also if all candidates are equal
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
  * @throws what `write` throws
  * @example
@@ -80,7 +80,7 @@ export async function withFreeText<Entity extends ObjectLiteral, Result>(
     } catch (error) {
       if (!isOfText(sought, error)) throw error
       // A row holds one text of a property: where it refuses two, the write does not use what it gets.
-      if (refused && refused.text !== one && isDeepStrictEqual(error.taken, refused.error.taken)) throw error
+      if (refused && refused.text !== one && isByTheSame(error, refused.error)) throw error
       refused = { text: one, error }
     }
   }
@@ -182,7 +182,12 @@ function soughtText(
       await inSession(manager, async (session) => {
         const held = await findRows(session, await readyText(session, entityText), texts.map(rowOf))
         const taken = new Set(held.keys())
-        if (own) taken.delete(rowOf(part.column.getEntityValue(own)).identity)
+        try {
+          if (own) taken.delete(identityOf(part.column.getEntityValue(own) as string))
+        } catch (error) {
+          // NULL, or a text that the normalizer of today refuses.
+          if (!(error instanceof TextRejectedError)) throw error
+        }
         return taken
       }),
   }
@@ -234,7 +239,8 @@ async function ownRow(
   const selected = [property, ...metadata.primaryColumns.map(({ propertyName }) => propertyName)]
   try {
     return await runner.manager.findOne(metadata.target, {
-      where,
+      where: metadata.getEntityIdMap(where) ?? where,
+      cache: false,
       // Also what is not selected by itself.
       select: Object.fromEntries(selected.map((one) => [one, true])),
       withDeleted: true,
@@ -262,12 +268,16 @@ function batchOf({ property, identityOf }: Sought, textAt: (index: number) => st
       return { texts, rejection }
     }
   }
-  if (texts.size === BATCH) return { texts }
+  if (texts.size > 1) return { texts }
   throw new DeclarationError(
-    `withFreeText(): several candidates for "${property}" are equal once they are normalized. Give "candidates" ` +
+    `withFreeText(): all candidates for "${property}" are equal once they are normalized. Give "candidates" ` +
       'that keep the number, such as (text, n) => `${text.slice(0, 50)}-${n}`.',
   )
 }
+
+/** The rows that have the texts are known, and are the same. */
+const isByTheSame = ({ taken }: TextTakenError, before: TextTakenError): boolean =>
+  taken.every(({ id }) => id !== undefined) && isDeepStrictEqual(taken, before.taken)
 
 /** Nothing but one text of this property is taken. */
 function isOfText({ columns, property: sought }: Sought, error: unknown): error is TextTakenError {

@@ -278,7 +278,7 @@ describe('withFreeText, with a name', () => {
   test('candidates that do not differ are refused, as wrong arguments are', async () => {
     await addPerson('ada')
     const write = (handle: string): Promise<unknown> => insertOrFail(manager, Person, { handle })
-    for (const candidates of [(): string => 'same', (name: string, n: number): string => name + (n % 10)]) {
+    for (const candidates of [(): string => 'ADA', (name: string): string => name.slice(0, 3)]) {
       const error = await rejection(withFreeText(manager, Person, { handle: 'ada' }, write, { candidates }))
       expect(error).toBeInstanceOf(DeclarationError)
       expect(String(error)).toContain('candidates for "handle" are equal')
@@ -469,6 +469,20 @@ describe('withFreeText, with a unique text', () => {
     await insertOrFail(manager, Team, { id, handle: 'x', nick: 'ada' })
     const write = (handle: string): Promise<unknown> => updateOrFail(manager, Team, id, { handle })
     expect(await withFreeText(manager, Team, { handle: 'ada' }, write, { id })).toMatchObject({ handle: 'ada-2' })
+  })
+
+  test('its row may have no text, or one that is not normalized', async () => {
+    await insertOrFail(manager, Post, [
+      { slug: 'a', blog, other: 'x' },
+      { slug: 'b', blog, other: null },
+    ])
+    const write = (other: string): Promise<unknown> => updateOrFail(manager, Post, 2, { other })
+    expect(await withFreeText(manager, Post, { other: 'x' }, write, { id: 2 })).toMatchObject({ other: 'x-2' })
+    await withFreeText(manager, Person, { handle: 'ada' }, (handle) => insertOrFail(manager, Person, { handle }))
+    const random = (): string => `ada${Math.floor(Math.random() * 20)}`
+    const add = (handle: string): Promise<unknown> => insertOrFail(manager, Person, { handle })
+    for (let n = 0; n < 10; n++) await withFreeText(manager, Person, { handle: 'ada' }, add, { candidates: random })
+    expect(await manager.count(Person)).toBe(11)
   })
 
   test('reads a text that is not selected by itself', async () => {
