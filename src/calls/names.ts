@@ -13,7 +13,7 @@ import {
 import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
 import type { Statement, WireRow } from '../sql/find'
-import { type HolderTable, type NameOfRow, type SwappedRow, takenNamesStatement } from '../sql/names'
+import { type HolderTable, type KeptName, type SwappedRow, takenNamesStatement } from '../sql/names'
 import { normalizeText } from '../text/normalizer'
 import { takenName } from '../typeorm/refusals'
 import type { EntityColumns } from './entity-text'
@@ -126,7 +126,7 @@ export interface HolderEntity extends EntityColumns {
   readonly table: HolderTable
   /** Database names of the columns that a statement reads of the row. */
   readonly read: readonly string[]
-  /** Discriminators of the class, and of those that extend it: what `rename`, `swap` and `namesOfRow` take after all else. Empty without inheritance. */
+  /** Discriminators of the class, and of those that extend it: what `rename`, `swap` and `formerNames` take after all else. Empty without inheritance. */
   readonly discriminators: readonly string[]
   /** Parameter: the name. */
   readonly find: Statement<WireRow>
@@ -139,5 +139,5 @@ export interface HolderEntity extends EntityColumns {
   /** Parameters: the primary keys of two rows, one after the other, the discriminators. */
   readonly swap: Statement<SwappedRow>
   /** Parameters: the primary key, the discriminators. */
-  readonly namesOfRow: Statement<NameOfRow>
+  readonly formerNames: Statement<KeptName>
 }

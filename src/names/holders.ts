@@ -209,10 +209,10 @@ export async function formerNamesOf<Entity extends ObjectLiteral>(
   const holder = chooseName(manager, entity, names[0] ? { by: names[0].name } : {})
   const { values } = rowKey(holder, id)
   return await operate(manager, { names }, async ({ session }) => {
-    const found = await session.rows(holder.namesOfRow, [...values, ...holder.discriminators])
+    const found = await session.rows(holder.formerNames, [...values, ...holder.discriminators])
     return found.flatMap(({ name, column, state, since, until }) => {
       const property = names.find(({ text }) => text.column.databaseName === column)?.name
-      if (property === undefined || state === 'held') return []
+      if (property === undefined) return []
       return [{ name, property, state, since: new Date(since), until: until === null ? null : new Date(until) }]
     })
   })

@@ -73,12 +73,11 @@ export interface RefusedName {
   readonly state: 'held' | 'reserved' | 'redirect'
 }
 
-/** A name that a row holds, or that is kept for it. */
-export interface NameOfRow {
+/** A name that a row gave up, and that is kept for it. */
+export interface KeptName {
   readonly name: string
   readonly column: string
-  readonly namespace: string
-  readonly state: 'held' | 'reserved' | 'redirect'
+  readonly state: 'reserved' | 'redirect'
   /** ISO 8601. */
   readonly since: string
   readonly until: string | null

@@ -11,7 +11,7 @@ import {
   type HolderTable,
   keyPart,
   nameField,
-  type NameOfRow,
+  type KeptName,
   type NamesColumn,
   type NamesTable,
   type SwappedRow,
@@ -111,7 +111,7 @@ export function holderEntity(metadata: EntityMetadata, declaration: NameDeclarat
     find: findByNameStatement(row),
     rename: (names) => cached(renames, names, () => renameStatement(row, names, changes)),
     swap: swapNamesStatement(row, changes),
-    namesOfRow: namesOfRowStatement(row),
+    formerNames: formerNamesStatement(row),
   }
   known.set(metadata, made)
   return made
@@ -267,33 +267,30 @@ interface FoundHolder {
 }
 
 /**
- * The names that a row holds, and those that are kept for it, the newest first. Only the server can tell which row it is:
+ * The former names that are kept for a row, the newest first. Only the server can tell which row it is:
  * keys that differ as texts can be equal.
  *
  * Parameters: the primary key, and the values of the discriminator.
  */
-export function namesOfRowStatement(row: HolderRow): Statement<NameOfRow> {
+export function formerNamesStatement(row: HolderRow): Statement<KeptName> {
   const { holder } = row
   const { of, primary } = holder
   const field = (column: NamesColumn): string => nameField(of, 'n', column)
   const key = primary.map(({ name }, index) => equal(`t.${quote(name)}`, parameter(index)))
-  const selected = [
-    ...(['text', 'property', 'namespace', 'state'] as const).map(field),
-    ...isoDates(field('since'), field('until')),
-  ]
+  const selected = [...(['text', 'property', 'state'] as const).map(field), ...isoDates(field('since'), field('until'))]
   return named(
     `SELECT ${selected.join(', ')}
 FROM ONLY ${qualified(holder.schema, holder.table)} AS t
 JOIN ${qualified(of.schema, of.table)} AS n
   ON ${equal(field('holder'), literal(holder.holder))} AND ${equal(field('key'), holderKey(holder, 't'))}
 WHERE ${key.join(' AND ')}${ofClass(row, key.length)}
-  AND (${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp())
+  AND ${field('state')} ${op('<>')} 'held'
+  AND (${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp())
 ORDER BY ${field('since')} DESC, ${field('id')} DESC`,
-    ([name, column, namespace, state, since, until]) => ({
+    ([name, column, state, since, until]) => ({
       name: String(name),
       column: String(column),
-      namespace: String(namespace),
-      state: state as NameOfRow['state'],
+      state: state as KeptName['state'],
       since: String(since),
       until: until as string | null,
     }),
