@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { readdir, readFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { Session } from 'node:inspector/promises'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -10,7 +10,7 @@ import ts from 'typescript'
 import { createDatabase, dropDatabase, inDatabase } from '../test/support/databases'
 import { findServer } from '../test/support/postgres'
 
-// Prints the figures by which a reader's effort is judged. Calls are counted in dist, all else in the sources.
+// Prints the figures by which a reader's effort is judged.
 const ROOT = path.resolve(import.meta.dirname, '..')
 const FEATURES = ['names', 'numbers', 'once', 'stream', 'url', 'typeorm-calls', 'nest']
 const TOOLS = ['adopt', 'doctor', 'cli']
@@ -160,14 +160,23 @@ async function bundles(): Promise<Figures> {
   return figures
 }
 
-// What is built, as a user's CommonJS loads it.
-const DIST = path.join(ROOT, 'dist')
+/** The sources as CommonJS, file by file: what is published has fewer files, and a getter for each export. */
+const COMPILED = path.join(ROOT, '.figures')
 const load = createRequire(import.meta.url)
 const library = () => ({
-  ...(load(DIST) as typeof import('../src')),
-  ...(load(path.join(DIST, 'names')) as typeof import('../src/names')),
-  ...(load(path.join(DIST, 'numbers')) as typeof import('../src/numbers')),
+  ...(load(COMPILED) as typeof import('../src')),
+  ...(load(path.join(COMPILED, 'names')) as typeof import('../src/names')),
+  ...(load(path.join(COMPILED, 'numbers')) as typeof import('../src/numbers')),
 })
+
+async function compile(sources: readonly Source[]): Promise<void> {
+  const compilerOptions = { module: ts.ModuleKind.CommonJS, target: ts.ScriptTarget.ES2022, experimentalDecorators: true }
+  for (const { file, syntax } of sources) {
+    const target = path.join(COMPILED, file.replace(/\.ts$/, '.js'))
+    await mkdir(path.dirname(target), { recursive: true })
+    await writeFile(target, ts.transpileModule(syntax.text, { compilerOptions }).outputText)
+  }
+}
 
 type Declared = { readonly name: string; readonly handle?: true; readonly place?: true }
 type Row = { id: number; url: string; handle: string | null }
@@ -221,7 +230,7 @@ async function migrations(url: string): Promise<Figures> {
   }
 }
 
-/** Counts what runs of dist, and how deep the driver is called, in one call of an operation that ran before. */
+/** Counts the functions of ours that run, and how deep the driver is called, in one call of an operation that ran before. */
 async function calls(url: string): Promise<Figures> {
   const { findOrCreate, findOrCreateMany, rename, upsertByText } = library()
   const { classes, dataSource } = openDataSource(url, [{ name: 'Counted', handle: true }], true)
@@ -249,7 +258,7 @@ async function calls(url: string): Promise<Figures> {
     await session.post('Profiler.takePreciseCoverage')
     await operation()
     const { result } = await session.post('Profiler.takePreciseCoverage')
-    const ours = result.filter((one) => one.url.startsWith(pathToFileURL(DIST).href) && countOf(one) > 0)
+    const ours = result.filter((one) => one.url.startsWith(pathToFileURL(COMPILED).href) && countOf(one) > 0)
     figures[`${name}: calls / files / frames`] =
       `${ours.reduce((sum, one) => sum + countOf(one), 0)} / ${ours.length} / ${frames}`
   }
@@ -268,7 +277,7 @@ async function framesIn(operation: () => Promise<unknown>): Promise<number> {
   let frames = 1
   Error.stackTraceLimit = 100
   const counting = function (this: Client, ...args: unknown[]): unknown {
-    frames = Math.max(frames, new Error().stack?.split(DIST).length ?? 0)
+    frames = Math.max(frames, new Error().stack?.split(COMPILED).length ?? 0)
     return Reflect.apply(query, this, args)
   }
   Object.assign(prototype, { query: counting })
@@ -286,12 +295,14 @@ async function main(): Promise<void> {
   const database = `figures ${process.pid}`
   await createDatabase(server.url, database)
   try {
+    await compile(sources)
     const url = inDatabase(server.url, database)
     const tests = { 'test, lines': await linesBelow('test'), '  golden, lines': await linesBelow('test/golden') }
     const figures = { ...sizes(sources), ...names(sources), ...cycles(sources), ...(await bundles()) }
     const all = { ...figures, ...(await migrations(url)), ...(await calls(url)), ...tests }
     for (const [name, figure] of Object.entries(all)) console.log(`${name.padEnd(56)} ${figure}`)
   } finally {
+    await rm(COMPILED, { recursive: true, force: true })
     await dropDatabase(server.url, database)
     await server.stop()
   }
