@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util'
 
 /**
  * Bytes unless the name says otherwise. Sizes: 1.5 million rows with a text of 80 bytes, inserted by 1,000 into PostgreSQL
- * 18.4, `pg_relation_size` by rows. Rates: maintainers/benchmark.md, "New rows in a table of so many", streams of their own
+ * 18.4, `pg_relation_size` by rows. Rates: maintainers/benchmark.md, "Large tables", streams of their own
  * choice, with an integer key.
  */
 const CONSTANTS = {
