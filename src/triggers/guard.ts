@@ -27,10 +27,10 @@ import {
   triggerSet,
 } from '../sql/trigger-set'
 
-/** Raised when a change of the protocol makes an installed guard wrong; docs/upgrading.md says what else it asks for. */
+/** The version in the note. A change that makes an installed guard wrong raises it, as docs/upgrading.md explains. */
 const PROTOCOL_VERSION = 1
 
-/** The guard of one text, as it should stand. What each part of it does is in maintainers/protocol.md. */
+/** Returns the guard that a text should have. maintainers/protocol.md describes each part of it. */
 export const guardOf = (table: TextTable): TriggerSet =>
   triggerSet({
     kind: 'guard',
@@ -58,10 +58,10 @@ export const guardOf = (table: TextTable): TriggerSet =>
     },
   })
 
-/** The triggers that keep a text; none for one without a guard. */
+/** Returns the guard of a text in a list, which is empty for a text without a guard. */
 export const guardsOf = (table: TextTable): TriggerSet[] => (table.guardless === true ? [] : [guardOf(table)])
 
-/** What of a declaration the rows depend on, or the guard holds them to, as the note has it. */
+/** The parts of a declaration in the note: those that the rows depend on, and those that the guard enforces. */
 const NOTED = [
   'text',
   'normalizers',
@@ -77,24 +77,24 @@ const NOTED = [
   'check',
 ] as const
 
-/** Enough to find drift that the catalog does not show, to follow a renamed column, and to restore the rows. */
+/** The guard's note. It helps to find drift that the catalog hides, to follow renamed columns and to restore rows. */
 export interface GuardNote extends TriggerNote, Pick<TextTable, 'name' | (typeof NOTED)[number]> {
   readonly kind: 'guard'
   /** The name of the digest. */
   readonly digest: string
 }
 
-/** What a note leaves out. */
+/** The values that a note omits. */
 const DEFAULTS = { scope: [], nullable: false, immutable: false } as const
 
-/** undefined where the note is that of another set, or of a version which wrote something else and does not serve this one. */
+/** Returns undefined if the note is that of another set, or if its version does not serve this one. */
 export const asGuardNote = (note: TriggerNote): GuardNote | undefined => {
   const { kind, protocol, serves = protocol } = note
   const isReadable = serves <= PROTOCOL_VERSION && PROTOCOL_VERSION <= protocol
   return kind === 'guard' && isReadable ? { ...DEFAULTS, ...(note as GuardNote) } : undefined
 }
 
-/** Columns of the row that the function assigns to. */
+/** The quoted columns of the row that the function assigns to. */
 const columnsOf = (table: TextTable): Record<'hash' | 'number' | 'chained', string> => ({
   hash: quote(table.hash),
   number: quote(table.number),
@@ -105,10 +105,10 @@ const columnsOf = (table: TextTable): Record<'hash' | 'number' | 'chained', stri
 const when = (...predicates: readonly string[]): string => `\n  IF ${predicates.join('\n    AND ')} THEN`
 
 /**
- * BEFORE INSERT OR UPDATE, for what practically every row needs. A number of −1 says that the chain is not empty, and
- * has the kernel look for one; the check would refuse it.
+ * The body of the function that runs BEFORE INSERT OR UPDATE, which suffices for practically every row. If the chain is
+ * not empty, it sets the number to −1, which the check would refuse. The kernel then finds the number.
  *
- * In a partition, in a shard and under another name the kernel does it all: this function's query names the table.
+ * The kernel finds all numbers in a partition, in a shard and after a rename, because this query names the table.
  */
 function placeBody(table: TextTable): string {
   const { hash, number, chained } = columnsOf(table)
@@ -118,7 +118,7 @@ function placeBody(table: TextTable): string {
     NEW.${chained} := false;
     RETURN NEW;
   END IF;`
-  // Deleted softly, a row is in no chain. Once it is restored, it gets a number that is free then.
+  // A softly deleted row is in no chain. When it is restored, it gets a number that is free then.
   const withoutChain = `${when(...isFreed(table, 'NEW'))}
     NEW.${number} := 0;
     RETURN NEW;
@@ -146,7 +146,7 @@ END
 `
 }
 
-/** Where the hash decides in which part of the table a row lies, the row is there already. */
+/** Makes the hash, or only checks it if the hash has already decided which partition or shard holds the row. */
 function makeHash(table: TextTable): string {
   const hash = columnsOf(table).hash
   const made = hashExpression(table, 'NEW', '\n    ')
@@ -158,7 +158,7 @@ function makeHash(table: TextTable): string {
   END IF;`
 }
 
-/** A text that stays where it is keeps its number; only a promotion writes another, which is 0. Nobody clears the flag. */
+/** An unchanged text keeps its number, unless a promotion sets the number to 0. No UPDATE clears the flag. */
 function keepUnchanged(table: TextTable): string {
   const { hash, number, chained } = columnsOf(table)
   const same = [...sameScope(table, 'OLD', 'NEW'), ...sameText(table, 'OLD', 'NEW')]
@@ -171,11 +171,11 @@ function keepUnchanged(table: TextTable): string {
   END IF;${table.immutable ? refuseChange(table) : ''}`
 }
 
-/** The scope counts as part of an immutable text; a text that was NULL may still be given. */
+/** Refuses a change of an immutable text or of its scope. A text that was NULL may still be set. */
 function refuseChange(table: TextTable): string {
   const given = table.nullable ? [`NOT (${textIsNull(table, 'OLD').join(' AND ')})`] : []
   const different = [...differentText(table, 'OLD', 'NEW'), ...differentScope(table, 'OLD', 'NEW')]
-  // Without soft deletes, a row that has not changed does not get here.
+  // Without soft deletes, an unchanged row has returned before this.
   const changed = table.deleted === undefined ? [] : [`(${different.join(`\n      OR `)})`]
   return `${when(equal('TG_OP', "'UPDATE'"), ...given, ...changed)}
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.immutableText}', MESSAGE = 'the text is immutable',
@@ -183,14 +183,14 @@ function refuseChange(table: TextTable): string {
   END IF;`
 }
 
-/** The six triggers, in the order to create; maintainers/protocol.md says what each is for. */
+/** Returns the six triggers in the order of their creation. maintainers/protocol.md gives the purpose of each. */
 function guardTriggers(table: TextTable): Trigger[] {
   const { hash, number, chained } = columnsOf(table)
   const { text, scope, deleted } = table
   const freed = deleted === undefined ? [] : [deleted]
-  // In this order `rest` names them: from it the kernel knows them, whatever they are called by then.
+  // `rest` names the columns in this order. The kernel reads them from that trigger, so they may be renamed.
   const columns = [...text.map(({ name }) => name), ...scope, table.hash, table.number, table.chained, ...freed]
-  // The row was deleted softly and takes its text again.
+  // A softly deleted row is restored, and holds its text again.
   const restored = [...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')
   const moved = [
     ...differentText(table, 'OLD', 'NEW'),
@@ -202,20 +202,20 @@ function guardTriggers(table: TextTable): Trigger[] {
   ]
   const beyond = `${op('>')} 0`
   const named = { time: 'BEFORE', columns } as const
-  // AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger has changed,
-  // and fail with 27000 for ever.
+  // AFTER, because with a BEFORE trigger an UPDATE of several rows of a chain would meet rows that its own trigger has
+  // changed, and always fail with 27000.
   const settle = (event: 'insert' | 'update' | 'delete', when: readonly string[]): Trigger =>
     trigger(table, `settle_${event}`, { ...inKernel(table, SETTLE_KERNEL), time: 'AFTER', events: [event], when })
   return [
-    // With hash and number 0 from the client nothing runs: check and index decide. A flagged anchor is a copy (COPY, a
-    // move between partitions or nodes), and others of its chain may have been copied before it.
+    // If the client sends the hash and number 0, no function runs: check and index decide. A flagged anchor is a copy
+    // (COPY, a move between partitions or nodes), and others of its chain may have been copied before it.
     trigger(table, 'place_insert', {
       time: 'BEFORE',
       events: ['insert'],
       when: [`NEW.${hash} IS NULL`, `(${equal(`NEW.${number}`, '0')}) IS NOT TRUE`, `NEW.${chained}`],
       runs: table.guard,
     }),
-    // Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
+    // The trigger names columns, so that other UPDATEs do not prepare its condition. The check reads the text at each.
     trigger(table, 'place_update', { ...named, events: ['update'], when: moved, runs: table.guard }),
     trigger(table, 'rest', {
       ...named,
@@ -224,32 +224,32 @@ function guardTriggers(table: TextTable): Trigger[] {
       when: [`NEW.${number} ${op('<')} 0`],
     }),
     settle('insert', [`NEW.${number} ${beyond}`]),
-    // No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
+    // This trigger names no columns, because a user's BEFORE trigger may change some that the statement does not name.
     settle('update', [`OLD.${chained}`, `NEW.${chained}`, `NEW.${number} ${beyond}`]),
-    // Only an anchor that has, or had, others: every other DELETE is free of the function.
+    // Only a DELETE of an anchor that has or had other rows in its chain runs the function.
     settle('delete', [`OLD.${chained}`]),
   ]
 }
 
-/** The name of a trigger. Those of one event fire in the order of their names: `rest` after `place_…`. */
+/** The name of a trigger. Triggers of one event fire in the order of their names: `rest` fires after `place_…`. */
 const triggerName = (table: Pick<TextTable, 'guard'>, suffix: string): string => `${table.guard}_${suffix}`
 
 const trigger = (table: TextTable, suffix: string, firing: Omit<Firing, 'name'>): Trigger =>
   triggerOn({ schema: table.schema, name: table.table }, { ...firing, name: triggerName(table, suffix) })
 
-/** A function of the kernel, and what it must know. */
+/** Returns a function of the kernel, with the arguments that it needs. */
 function inKernel(table: TextTable, runs: string): Pick<Firing, 'runs' | 'args'> {
   const { text, scope, index, maxChainLength } = table
   return { runs, args: [triggerName(table, 'rest'), text.length, scope.length, index, maxChainLength].map(String) }
 }
 
-/** BEFORE: finds the number in a chain that is not empty. */
+/** The kernel's BEFORE function. It finds the number in a chain that is not empty. */
 export const PLACE_KERNEL = 'unique_text_place_v1'
 
-/** AFTER: touches the anchor of a chain, or promotes. */
+/** The kernel's AFTER function. It touches the anchor of a chain, or promotes another row to anchor. */
 export const SETTLE_KERNEL = 'unique_text_settle_v1'
 
-/** A reader that finds the anchor gone reads again; more often than this only where others keep removing it. */
+/** The number of times that a reader looks for the anchor. More are needed only if others keep removing it. */
 const PLACE_ROUNDS = 16
 
 const DOCS = 'maintainers/protocol.md'
@@ -271,13 +271,13 @@ DECLARE
   live pg_catalog.text[];`
 
 /**
- * A trigger may be on the table of another role, perhaps as a lure: casts of its types and triggers of that table would
- * run as the owner of the function. Asked of the type of its rows, which has the same owner: Citus hides shards from who
- * reads pg_class on their node.
+ * Refuses a trigger on the table of another role, which may be a trap: casts of its types and triggers of that table
+ * would run as the function's owner. The query reads the owner of the table's row type, which is the same, because
+ * Citus hides shards from queries of pg_class on their node.
  *
- * @param index as SQL, to be the constraint
- * @param unless as SQL: one need not look then. It is a condition of its own: in one with a query it would be a part of
- *   that query, which the executor would begin for each row (8 µs)
+ * @param index the constraint of the error, as SQL
+ * @param unless a condition, as SQL, under which the query is not needed. It is separate from the query, because the
+ * executor would otherwise start the query for each row (8 µs)
  */
 const refuseOtherOwner = (index: string, unless?: string): string => `
   ${unless === undefined ? 'IF' : `IF ${unless} THEN\n  ELSIF`} NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
@@ -288,15 +288,15 @@ const refuseOtherOwner = (index: string, unless?: string): string => `
       CONSTRAINT = ${index}, ${OF_TABLE};
   END IF;`
 
-/** false for a trigger that only an old snapshot shows: this function uses no snapshot. */
+/** A condition that is false for a trigger that only an old snapshot shows: pg_get_triggerdef uses no snapshot. */
 const STANDS = 'pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL'
 
 /**
- * For each pair of rows: that they are of one chain, that they hold one text, and that the left one holds its text.
+ * Makes three conditions for each pair of rows: both are in one chain, both hold one text, and the left one is live.
  *
- * Both functions act by the table that the trigger is on, which may be renamed, or a partition, or a shard. Columns have
- * the names that they have now, for the queries are parsed by those: at REPEATABLE READ, pg_attribute has the names of
- * the snapshot. A guard that is newer than the snapshot may have come with other numbers, which the snapshot hides.
+ * Both functions act on the table that the trigger is on, which may be renamed, or a partition, or a shard. They use
+ * the current names of columns, because the queries are parsed with those: at REPEATABLE READ, pg_attribute has the
+ * names of the snapshot. If the guard is newer than the snapshot, the snapshot may hide new numbers.
  */
 const columnsFor = (
   ...pairs: readonly (readonly [left: string, right: string])[]
@@ -347,12 +347,12 @@ const columnsFor = (
 
 interface Refusal {
   readonly sqlstate: string
-  /** SQL. */
+  /** An expression, as SQL. */
   readonly message: string
   readonly hint?: string
 }
 
-/** An error with our index as its constraint, so that a client can tell it from others; never with the text. */
+/** Raises an error that names our index as its constraint, so that a client recognizes it. It never holds the text. */
 const raise = (indent: number, { sqlstate, message, hint }: Refusal): string =>
   [
     `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',`,
@@ -364,10 +364,10 @@ const raise = (indent: number, { sqlstate, message, hint }: Refusal): string =>
     .join('')
 
 /**
- * BEFORE INSERT OR UPDATE: finds the number in a chain that is not empty.
+ * Runs BEFORE INSERT OR UPDATE, and finds the number in a chain that is not empty.
  *
- * Every query takes a new snapshot at READ COMMITTED because the function is VOLATILE; the second read after the lock
- * depends on it. At REPEATABLE READ the lock raises 40001 where the anchor has changed since the snapshot.
+ * Every query takes a new snapshot at READ COMMITTED because the function is VOLATILE. The second read, after the lock,
+ * depends on it. At REPEATABLE READ the lock raises 40001 if the anchor has changed since the snapshot.
  */
 const PLACE = `${HEAD}
   locked boolean := false;
@@ -426,8 +426,8 @@ END
 `
 
 /**
- * AFTER INSERT, UPDATE or DELETE, for a chain that has, or had, others than its anchor: touches the anchor, or promotes
- * the lowest where it is gone; then looks at what it finds, whatever was meant.
+ * Runs AFTER INSERT, UPDATE or DELETE on a chain that has or had rows besides its anchor. It touches the anchor, or
+ * promotes the lowest row if there is no anchor. Then it checks what the chain really holds.
  */
 const SETTLE = `${HEAD}
   leaves boolean := false;
@@ -506,7 +506,7 @@ BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['
 END
 `
 
-/** Once in each schema: what runs only where two texts meet in one hash needs no plan of its own. */
+/** The functions that each schema has once. They run only for a collision, so that a text needs no plans of its own. */
 export const guardKernel: readonly TriggerFunction[] = [
   kernelFunction(PLACE_KERNEL, DOCS, PLACE),
   kernelFunction(SETTLE_KERNEL, DOCS, SETTLE),

@@ -16,19 +16,19 @@ import {
 import { SQLSTATE } from '../sql/sqlstate'
 import { equal, op } from '../sql/text-table'
 
-/** How many clashes are reported. */
+/** The number of clashes that an error reports. */
 const SHOWN = 10
 
-/** What the comment on the triggers of a holder's table says of it. */
+/** The part of the note on a holder's table that describes its names. */
 export type HolderNote = Pick<HolderTable, 'holder' | 'names'>
 
 /**
- * Makes every row of a table hold the names in its columns, and no others, in one statement: for a table whose triggers
- * have just been made. Names that are right already are left as they are.
+ * Makes every row of a table hold the names in its columns, and no others, in one statement. It runs when the table's
+ * triggers have just been made. It leaves names that are right as they are.
  *
- * If others hold a name, it refuses, and reports up to ten of these rows by their keys.
+ * If other rows hold a name, it raises an error that reports up to ten of these rows by their keys.
  *
- * @param before what the triggers said of the table, where it was another table, or had other columns
+ * @param before the table's former note, if it names another table or other columns
  */
 export function claimAllNames(holder: HolderTable, before?: HolderNote): string {
   return `DO ${dollarQuote(`
@@ -68,7 +68,7 @@ END
 `)}`
 }
 
-/** Takes all names from the rows of a table, former ones too; nothing where the table of names is gone. */
+/** Deletes all names of a table's rows, former ones too. It does nothing if the table of names does not exist. */
 export function releaseAllNames(holder: Pick<HolderTable, 'holder' | 'of'>): string {
   const { of } = holder
   return `DO ${dollarQuote(`
@@ -83,11 +83,11 @@ END
 `)}`
 }
 
-/** These stand outside of functions, where `search_path` is that of the migration. */
+/** The names of both tables outside of functions, where the migration's `search_path` applies. */
 const tableOf = ({ schema, table }: HolderTable): string => qualified(schema, table)
 const namesOf = ({ of }: Pick<HolderTable, 'of'>): string => qualified(of.schema, of.table)
 
-/** Turns the protection against clients that write held names off and on again: a migration is a client. */
+/** Disables or enables the protection against clients that write held names, because a migration is such a client. */
 const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): string => `
   FOR one IN
     SELECT t.tgname FROM pg_catalog.pg_trigger AS t
@@ -100,7 +100,7 @@ const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): 
   END LOOP;`
 
 /**
- * Names follow a table, a column or a namespace that is renamed. Names of columns that hold none any more are removed.
+ * Makes names follow a renamed table, column or namespace. Deletes the names of columns that no longer hold any.
  */
 function follow(holder: HolderTable, before: HolderNote | undefined): string {
   const field = nameFields(holder)
@@ -122,8 +122,8 @@ function follow(holder: HolderTable, before: HolderNote | undefined): string {
 }
 
 /**
- * A column that has another namespace takes its names there, former ones too. What another row has there stays a clash:
- * a held name is claimed, and refused, with those of all rows, and a former one is refused here.
+ * Moves the names of a column to its new namespace, former ones too. If another row has such a name there, the clash
+ * remains. A held name is claimed with those of all rows, and refused then. A former one is refused here.
  */
 function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
   const field = nameFields(holder)
@@ -165,7 +165,7 @@ function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
       .join('')}`
 }
 
-/** A column that is gone, and a new one that holds names of the same namespace. */
+/** Pairs a removed column with a new one that holds names of the same namespace. */
 function renamed({ names }: HolderTable, before: HolderNote | undefined): (readonly [string, string])[] {
   const known = before?.names ?? []
   const isIn = (list: HolderTable['names'], column: string): boolean => list.some((one) => one.column === column)
@@ -183,7 +183,7 @@ const isHeldHere = (holder: HolderTable): string => {
   return `${equal(field('n', 'holder'), literal(holder.holder))} AND ${equal(field('n', 'state'), `'held'`)}`
 }
 
-/** The row `t` has the name `n`, as one of `v`. */
+/** The condition that the name `n` is one of the names `v` of the row `t`. */
 function isAgreed(holder: HolderTable): string {
   const field = nameFields(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
@@ -215,7 +215,7 @@ function missing(holder: HolderTable): string {
   `
 }
 
-/** Two rows that want one name, and never the name. */
+/** Describes two rows that want one name, and never the name itself. */
 const clash = (holder: HolderTable, property: string, key: string, other: string): string =>
   `pg_catalog.format('%s.%s %s and %s.%s %s', ${literal(holder.holder)}, ${property}, ${key},
       ${nameFields(holder)(other, 'holder', 'property', 'key')}) AS clash`
@@ -230,7 +230,7 @@ const refuseHeld = (holder: HolderTable): string =>
     { of: 'rows hold one name: ', todo: 'Rename one of each' },
   )
 
-/** @param query gives rows of `clash` */
+/** @param query returns rows of `clash` */
 const refuseClashes = (
   holder: HolderTable,
   query: string,
@@ -251,9 +251,9 @@ const refuseClashes = (
         ${literal(`. ${todo}, then run this again.`)});
   END IF;`
 
-/** What the set of a holder's table is called. */
+/** The name of the trigger set on a holder's table. */
 export const HOLDER_SET = 'holder'
 
-/** Names of the triggers that keep held names from being written directly. */
+/** The names of the triggers that refuse direct writes of held names. */
 const directWrites = (names: Pick<NamesTable, 'table'>): string[] =>
   ['insert', 'update', 'delete'].map((event) => namedSet(names.table, event))

@@ -15,14 +15,14 @@ import { EQUALS, field, op, tableName } from '../sql/text-table'
 import type { KeptTable, TriggerNote } from '../sql/trigger-set'
 
 /**
- * Makes the table of scopes anew, from the rows that are there: a row for each scope, which is its mutex. With a count,
- * the sum of `n` over the parts of a scope says how many of its rows count.
+ * Makes the table of scopes anew from the existing rows. It holds a row for each scope, which is the scope's mutex.
+ * With a count, the sum of `n` over the parts of a scope is the number of its rows that count.
  *
- * In one statement, so that no row comes between. It belongs to the table's owner, whose functions write it, and is
- * readable by those who may read the table.
+ * It is one statement, so that no row is inserted in between. The table of scopes belongs to the numbered table's
+ * owner, whose functions write it. A role that may read the numbered table may read it too.
  *
- * @param counted its rows count from the start; otherwise none does
- * @param had what goes on from the one that goes
+ * @param counted whether existing rows count from the start
+ * @param had the SQL that keeps the numbers of the former table of scopes
  */
 export function makeScopes(table: NumberTable, counted: boolean = table.count, had?: FormerScopes): string {
   const [of, scopes] = [tableName(table), scopesTable(table)]
@@ -34,7 +34,7 @@ export function makeScopes(table: NumberTable, counted: boolean = table.count, h
     `${counted ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
     ...(table.reuse === false ? ['NULL::pg_catalog.int8 AS last'] : []),
   ]
-  // Without rows there is no scope, also where the whole table is one: a restore of data brings all rows of this table.
+  // Without rows there is no scope, even if the table is one scope: a restore of data inserts all rows of this table.
   const group = by.length === 0 ? ` HAVING pg_catalog.count(*) ${op('>')} 0` : ` GROUP BY ${by.join(', ')}`
   const rows = `SELECT ${columns.join(', ')}
     FROM ${counted ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`}`
@@ -71,26 +71,26 @@ END
 `)}`
 }
 
-/** SQL that takes numbers which are not given again from one table of scopes to the next. */
+/** The SQL that copies numbers which are not reused from the former table of scopes to the new one. */
 export interface FormerScopes {
-  /** A statement before the former table goes. */
+  /** A statement that runs before the former table is dropped. */
   readonly save: string
-  /** The new table's rows, of those that it has by itself, and a statement after it. */
+  /** Makes the query of the new table's rows from the rows that it has by itself, and adds a statement after it. */
   readonly join: (rows: string) => string
 }
 
 const COPIES = 'restore_with_disable_triggers'
 
 /**
- * Data that is restored while triggers are on would count twice, by the copied counts and by the copied rows. The function
- * refuses every INSERT, and needs no owner of ours. Off like the others with --disable-triggers, and on a replica.
+ * Refuses copied counts: data that is restored while triggers are on would count twice. The built-in function refuses
+ * every INSERT, and needs no owner of ours. Like other triggers, it is off with --disable-triggers and on a replica.
  */
 const refuseCopies = (scopes: string): string => `
   CREATE TRIGGER ${COPIES} BEFORE INSERT ON ${scopes} FOR EACH ROW
     WHEN (pg_catalog.pg_trigger_depth() ${EQUALS} 0 AND NEW.n ${op('<>')} 0)
     EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();`
 
-/** The table of scopes, as it should exist. */
+/** Describes the table of scopes that should exist. */
 export const keptScopes = (table: NumberTable): KeptTable => ({
   name: scopesName(table),
   columns: {
@@ -103,7 +103,7 @@ export const keptScopes = (table: NumberTable): KeptTable => ({
   trigger: table.count ? COPIES : undefined,
 })
 
-/** What a table of scopes that has lost its trigger gets. */
+/** Returns the statements that restore the trigger on a table of scopes. */
 export const guardScopes = (table: NumberTable): string[] => [
   `DROP TRIGGER IF EXISTS ${COPIES} ON ${scopesTable(table)}`,
   refuseCopies(scopesTable(table)).trim().replace(/;$/, ''),
@@ -112,7 +112,7 @@ export const guardScopes = (table: NumberTable): string[] => [
 export const dropScopes = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
   `DROP TABLE IF EXISTS ${scopesTable(table)}`
 
-/** For a place one level deeper. */
+/** Indents SQL by one level. */
 export const indented = (sql: string): string => sql.replaceAll('\n', '\n  ')
 
 interface NumberRefusal {
@@ -121,7 +121,7 @@ interface NumberRefusal {
   readonly hint: string
 }
 
-/** With the unique index as its constraint, so that a client can tell it from others. */
+/** Raises an error that names the unique index as its constraint, so that a client recognizes it. */
 export const raiseNumber = (table: NumberTable, { sqlstate, message, hint }: NumberRefusal): string =>
   `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',
       MESSAGE = ${literal(message)},
@@ -135,9 +135,9 @@ const another = (): NumberRefusal => ({
 })
 
 /**
- * The owner of the schema could give a table or a view of their own the name of the table of scopes. Its code would run
- * as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
- * table. A name that another table has taken would have rows numbered by those of that one.
+ * Refuses a replaced table. The schema's owner could give the name of the table of scopes to their own table or view,
+ * whose code would run as this function's owner. The OID is a constant of the plan, which is made anew when the name
+ * means another table. If another table had taken the numbered table's name, its rows would decide the numbers.
  */
 export const refuseOtherTables = (table: NumberTable): string => `
   SELECT k.relkind ${EQUALS} 'r'
@@ -154,19 +154,19 @@ export const refuseOtherTables = (table: NumberTable): string => `
     ${raiseNumber(table, another())}
   END IF;`
 
-/** The columns that the functions name, as the trigger that looks for another has them. */
+/** The columns that the functions name. The trigger that detects renamed columns names them too, in this order. */
 export const lookedAt = ({ scope, number, count, deleted }: NumberTable): string[] => [
   ...scope.map(({ name }) => name),
   number,
   ...(count && deleted !== undefined ? [deleted] : []),
 ]
 
-/** The trigger of statements. */
+/** The name of the statement-level trigger. */
 export const lookTrigger = ({ triggers }: NumberTable): string => `${triggers}_look`
 
 /**
- * Unlike a trigger, a function does not follow a column that is renamed. Asked by a function that knows no snapshots, for
- * the text of ours is parsed by the names of now: an old snapshot still shows the former ones, and former triggers.
+ * Refuses renamed columns, which a trigger follows and a function does not. pg_get_triggerdef uses no snapshot, and our
+ * SQL is parsed with the current names. An old snapshot still shows the former names and the former triggers.
  */
 export const refuseOtherColumns = (table: NumberTable): string => `
   IF EXISTS (
@@ -189,7 +189,7 @@ const uncounted: NumberRefusal = {
   hint: 'Declare @NumberWithin without "count", and count the rows by SQL.',
 }
 
-/** Statements that name another table than this one fire other triggers, and write its rows all the same. */
+/** A statement on a parent or child table fires other triggers, and writes this table's rows all the same. */
 export const refuseFamily = (table: NumberTable): string => `
   IF EXISTS (
     SELECT FROM pg_catalog.pg_inherits AS h
@@ -208,10 +208,10 @@ const refuseToCount = (isTable: string): string => `
       HINT = ${literal(uncounted.hint)};
   END IF;`
 
-/** Rows that are numbered while their table is locked and no trigger of ours stands. */
+/** The rows to number. Their table is locked, and has none of our triggers. */
 interface NumberedRows {
   readonly table: NumberTable
-  /** Columns of the primary key, whose order is that of the numbers. */
+  /** The columns of the primary key, whose order is that of the numbers. */
   readonly primary: readonly string[]
 }
 
@@ -230,7 +230,7 @@ FROM (
 WHERE ${all(2, ...sameKey(primary), `t.${number} IS NULL`)}`
 }
 
-/** Numbers all rows anew, in key order from 1. The unique index must be away. */
+/** Numbers all rows anew, in key order from `start`. The unique index must not exist. */
 export function renumberRows({ table, primary }: NumberedRows): string {
   const number = quote(table.number)
   return `UPDATE ${tableName(table)} AS t SET ${number} = n."number"
@@ -252,19 +252,19 @@ const selectPrimary = (row: string, primary: readonly string[]): string =>
 const sameKey = (primary: readonly string[]): string[] =>
   primary.map((name, position) => `${field('t', name)} ${EQUALS} n."key ${position}"`)
 
-/** Raised when a change of what the triggers do makes an installed set wrong; part of the note. */
+/** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */
 export const NUMBERS_PROTOCOL_VERSION = 1
 
-/** What of a declaration the rows depend on. */
+/** The parts of a declaration that the rows depend on. */
 export const NOTED = ['scope', 'number', 'type', 'count', 'reuse', 'start', 'deleted'] as const
 
-/** What the comment on the first function says. */
+/** The note in the first function. */
 export interface NumberNote extends TriggerNote, Pick<NumberTable, (typeof NOTED)[number]> {
   readonly kind: 'numbers'
-  /** `triggers` of the table; by it the table of scopes is found. */
+  /** The `triggers` of the table, which begin the name of its table of scopes. */
   readonly prefix: string
 }
 
-/** undefined where the note is that of another set, or of a version which wrote something else. */
+/** Returns undefined if the note is that of another set, or of another version. */
 export const asNumberNote = (note: TriggerNote): NumberNote | undefined =>
   note.kind === 'numbers' && note.protocol === NUMBERS_PROTOCOL_VERSION ? (note as NumberNote) : undefined

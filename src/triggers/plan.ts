@@ -29,38 +29,38 @@ import { asGuardNote, type GuardNote } from './guard'
 import { claimAllNames, HOLDER_SET, type HolderNote, releaseAllNames } from './names'
 import { asNumberNote, dropScopes, makeScopes, numberRows } from './numbers'
 
-/** The triggers of one table: as they should stand, and as they do. */
+/** The triggers of one table: the wanted ones and the installed ones. */
 export interface TriggerSite {
-  /** Undefined where `search_path` finds the table anyway, as in TypeORM's own SQL. */
+  /** Undefined if `search_path` finds the table anyway, as in TypeORM's own SQL. */
   readonly schema: string | undefined
   readonly table: string
   readonly wanted: readonly TriggerSet[]
   readonly installed: InstalledTriggers
   /** The schema that `search_path` begins with. */
   readonly searchSchema: string
-  /** The table itself changes between the two parts of the plan. */
+  /** Whether the table itself changes between the two parts of the plan. */
   readonly touched: boolean
-  /** The table is made between the two parts of the plan, and dropped on the way back: its triggers go with it. */
+  /** Whether the table is made between the two parts of the plan. A revert drops it with its triggers. */
   readonly isNew: boolean
 }
 
-/** What comes before TypeORM changes the tables, and what after. Empty where the triggers stand as they should. */
+/** The changes before and after TypeORM changes the tables. Both are empty if the triggers are as they should be. */
 export interface SetPlan {
   readonly before: Change
   readonly after: Change
 }
 
-/** The functions of all tables. */
+/** The plan for the functions of all tables. */
 export interface FunctionsPlan extends SetPlan {
-  /** What ends the way back, when the tables that this made are gone: it drops their functions. */
+  /** The statements that end a revert, when the tables that this plan made are dropped. They drop their functions. */
   readonly last: readonly string[]
 }
 
 /**
- * Changes what differs, and no more: a function whose body differs is replaced under its triggers, for instance.
- * Triggers are taken away before the table changes, since one that names a column blocks DROP COLUMN and ALTER TYPE.
+ * Changes only what differs. For instance, a function whose body differs is replaced, and its triggers remain. Triggers
+ * are dropped before the table changes, because a trigger that names a column blocks DROP COLUMN and ALTER TYPE.
  *
- * What `planAllFunctions` says comes in between.
+ * The statements of `planAllFunctions` run between the two parts.
  */
 export function planSets(site: TriggerSite): SetPlan {
   const { wanted, installed, touched } = site
@@ -93,7 +93,7 @@ export function planSets(site: TriggerSite): SetPlan {
   }
 }
 
-/** Functions of a table that has another name or schema now make room for those of the table that comes. */
+/** Renames functions of a table that has another name or schema now, if a new table needs their names. */
 export function makeRoom(sites: readonly TriggerSite[], orphans: readonly InstalledTriggers[]): Change {
   const moves = sites.flatMap((site) => {
     const fresh = new Set(planFunctions(site).fresh.map(({ name }) => name))
@@ -112,11 +112,11 @@ export function makeRoom(sites: readonly TriggerSite[], orphans: readonly Instal
 }
 
 /**
- * The functions of all sites: those of each schema are made and secured by one statement, before any trigger that is to
- * run them; what no trigger runs any more goes after all else.
+ * Plans the functions of all sites. One statement for each schema makes and secures its functions, before any trigger
+ * that runs them. Functions that no trigger runs any more are dropped after all else.
  *
- * The way back leaves the newer of two bodies of the kernel, for what has one name does one thing; and it never makes a
- * body that was found, which anybody may have put there.
+ * A revert leaves the newer of two bodies of the kernel, because functions of one name do the same. A revert never
+ * makes a body that was found, because anybody may have written it.
  *
  * @param known every function that this release may have made for all tables of a schema
  */
@@ -146,7 +146,7 @@ export function planAllFunctions(
   return { before: joined(made), after: joined(left), last: made.flatMap(({ last }) => last) }
 }
 
-/** All that is made for the tables of one schema. */
+/** Plans all functions of the tables of one schema. */
 function makeAll(
   sites: readonly TriggerSite[],
   installed: readonly InstalledKernel[],
@@ -170,7 +170,7 @@ function makeAll(
   }
 }
 
-/** Functions that tables of one schema share: those that are to be made, and the tables that do not run them yet. */
+/** Returns the shared functions of one schema that are to be made, and the tables that do not run them yet. */
 function planKernel(
   sites: readonly TriggerSite[],
   installed: readonly InstalledKernel[],
@@ -230,12 +230,12 @@ const joined = (changes: readonly Change[]): Change => ({
   down: changes.flatMap(({ down }) => down).toReversed(),
 })
 
-/** A function with what all of its set share. */
+/** A function with the properties that its whole set shares. */
 type SetFunction = TriggerFunction & Pick<TriggerSet, 'path' | 'writes'>
 
 interface FunctionPlan {
   readonly fresh: readonly SetFunction[]
-  /** The fresh ones that replace those of an untrusted role. A revert leaves them. */
+  /** The names of the fresh functions that replace those of an untrusted role. A revert keeps them. */
   readonly lasting: ReadonlySet<string>
   readonly replaced: readonly { readonly wanted: SetFunction; readonly found: InstalledFunction }[]
   readonly obsolete: readonly InstalledFunction[]
@@ -246,7 +246,7 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
     .flatMap(({ functions, path, writes }) => functions.map((one) => ({ ...one, path, writes })))
     .map((one) => {
       const found = installedFunction(installed, one)
-      // What belongs to another role is made anew, for that role could put its own body back at any moment.
+      // A function of another role is made anew, because that role could put its own body back at any moment.
       return { wanted: one, found: found?.owned ? found : undefined }
     })
   const untrusted = installed.functions.filter(({ trusted }) => !trusted)
@@ -256,7 +256,7 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
     lasting: new Set(untrusted.filter(({ schema }) => schema === installed.schema).map(({ name }) => name)),
     replaced: kept.filter(({ wanted: one, found }) => functionDifference(one, found, installed) !== undefined),
-    // An untrusted one only loses its triggers on this table: its body must never come back as the owner's.
+    // An untrusted function only loses its triggers on this table. A revert must never make its body the owner's.
     obsolete: installed.functions.filter(
       (one) =>
         one.trusted &&
@@ -270,13 +270,13 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
 
 function asSource(site: TriggerSite, found: InstalledFunction): OwnedFunction {
   const { schema, name, body, settings } = found
-  // A table of another schema whose name the function finds, as the note of its set tells.
+  // A table of another schema whose name the function finds, which the note of its set records.
   const finds = !settings.includes(functionSettings([schema]).at(-1) ?? '')
   const path = finds ? notesOf(site.installed).find((note) => note.path)?.path : undefined
   return { schema: schema === site.searchSchema ? undefined : schema, name, body, path, relation: relationOf(site) }
 }
 
-/** The function of that name, in the table's schema. */
+/** Returns the function of that name in the table's schema. */
 export function installedFunction(
   { functions, schema }: InstalledTriggers,
   { name }: Pick<TriggerFunction, 'name'>,
@@ -285,8 +285,8 @@ export function installedFunction(
 }
 
 /**
- * What of an installed set this release cannot work with, as a clause; undefined where it can. Only versions and what
- * was declared are compared: another release may have made the same in other words.
+ * Returns why this release cannot work with an installed set, as a clause, or undefined if it can. It compares only
+ * versions and declarations, because another release may have written the same in other words.
  */
 export function noteDifference(
   { note: wanted, accepts }: TriggerSet,
@@ -306,10 +306,10 @@ export function noteDifference(
 
 export const OTHER_DECLARATION = 'it was made for another declaration'
 
-/** What a note says of the release that wrote it. */
+/** The keys of a note that describe the release that wrote it. */
 const RELEASED: ReadonlySet<string> = new Set(['protocol', 'serves', 'triggers'])
 
-/** The notes of sets of every kind, in bodies that only the table's owner, or who can act as the owner, can have written. */
+/** The notes of all sets, from bodies that only the table's owner, or a role that can act as the owner, can write. */
 export const notesOf = ({ functions }: InstalledTriggers): TriggerNote[] =>
   functions.flatMap(({ body, trusted }) => (trusted ? (parseNote(body) ?? []) : []))
 
@@ -317,8 +317,8 @@ export const guardNotesOf = (installed: InstalledTriggers): GuardNote[] =>
   notesOf(installed).flatMap((note) => asGuardNote(note) ?? [])
 
 /**
- * Whether a migration should make a trigger anew. Where nobody knows the server's words for its condition, the digest of
- * the statement that made it decides, in the note of its set.
+ * Whether a migration should make a trigger anew. If the server's words for its condition are unknown, the digest of
+ * the statement that made it decides, which the note of its set contains.
  */
 function isOtherTrigger(
   wanted: TriggerSet['triggers'][number],
@@ -331,7 +331,7 @@ function isOtherTrigger(
   return triggerDifference(wanted, found, installed) !== undefined || !(isWorded === true || isNoted())
 }
 
-/** The number goes with its column. On the way back rows are numbered anew, in key order. */
+/** Removes the number with its column. A revert numbers the rows anew, in key order. */
 function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFrom): RemovedRows {
   const had = asNumberNote(note)
   if (!had) return {}
@@ -343,13 +343,13 @@ function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFr
   }
 }
 
-/** What the comment on the triggers of a holder's table says. */
+/** The note on a holder's table. */
 interface NoteOfNames extends TriggerNote, HolderNote {
   readonly primary: HolderTable['primary']
   readonly of: Omit<NamesTable, 'digest'> & { readonly digest: string }
 }
 
-/** The holder's table as a note has it; undefined for another note. */
+/** Returns the holder's table that a note describes, or undefined for another kind of note. */
 export function notedHolder(
   note: TriggerNote,
   { schema, table, of: now }: Pick<RemovedFrom, 'schema' | 'table'> & Partial<Pick<HolderTable, 'of'>>,
@@ -357,18 +357,18 @@ export function notedHolder(
   if (note.kind !== 'names' || note.name !== HOLDER_SET) return undefined
   const { holder, primary, names, of } = note as NoteOfNames
   const digest = digests[of.digest as DigestName] ?? digests.md5
-  // Where the note says none, both were in one schema.
+  // If the note has no path, both tables were in one schema.
   const home = now ? now.schema : note.path ? undefined : schema
   return { schema, table, holder, primary, names, of: { ...of, schema: of.schema ?? home, digest } }
 }
 
-/** The names of a table go with the declaration. On the way back its rows take them again. */
+/** Removes the names of a table with their declaration. A revert makes the rows hold them again. */
 export function removedNames(note: TriggerNote, from: RemovedFrom): RemovedRows {
   const holder = notedHolder(note, from)
   return holder ? { change: { up: [releaseAllNames(holder)], down: [claimAllNames(holder)] } } : {}
 }
 
-/** What becomes of the rows of a set that nobody declares any more, by its kind. */
+/** The changes of rows if a set is no longer declared, by its kind. */
 const REMOVED: Partial<Readonly<Record<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>>> = {
   names: removedNames,
   numbers: removedNumbers,
@@ -377,18 +377,18 @@ const REMOVED: Partial<Readonly<Record<TriggerKind, (note: TriggerNote, from: Re
 export const removedRows = (note: TriggerNote, from: RemovedFrom): RemovedRows | undefined =>
   REMOVED[note.kind]?.(note, from)
 
-/** What every function is, unless CREATE FUNCTION says otherwise: volatile, not strict, parallel unsafe. */
+/** The properties of every function: plpgsql, and the defaults volatile, not strict and parallel unsafe. */
 const FORM = 'plpgsql v f u'
 
-/** Why a function cannot run as the owner of its table, as a clause. */
+/** Returns why a function cannot run as the owner of its table, as a clause. */
 export function ownerDifference({ owned, definer }: Pick<InstalledFunction, 'owned' | 'definer'>): string | undefined {
   if (!owned) return 'it does not belong to the owner of the table'
   return definer ? undefined : 'it is not SECURITY DEFINER'
 }
 
 /**
- * How a function differs from what is wanted, as a clause, so that a migration should replace it. Comments do not count.
- * Another table's owner who may execute it gets an error, or acts on that table.
+ * Returns how a function differs from the wanted one, as a clause, so that a migration replaces it. Comments do not
+ * count. If another table's owner may execute it, that owner gets an error, or acts on that table.
  */
 export function functionDifference(
   wanted: TriggerFunction & Partial<Pick<TriggerSet, 'path'>>,
@@ -397,7 +397,7 @@ export function functionDifference(
 ): string | undefined {
   const { path } = wanted
   const { schema, homes } = installed
-  // The schemas that it finds names in.
+  // The schemas in which the function finds names.
   const searched = path ? [homes[qualified(path.schema, path.name)] ?? '', schema] : [schema]
   const settings = functionSettings(searched).toSorted().join('\n')
   const differences = {
@@ -406,7 +406,7 @@ export function functionDifference(
     'it belongs to an extension': found.extension,
     'it is not a plain function of plpgsql': found.form !== FORM,
     'its settings differ': found.settings.join('\n') !== settings,
-    // The code or the note; other comments do not count.
+    // The code and the note count; other comments do not.
     'its body differs': withoutComments(found.body) !== withoutComments(wanted.body) || !isSameNote(wanted, found),
   }
   return firstOf(differences)
@@ -420,7 +420,7 @@ export const isSameNote = (wanted: Pick<TriggerFunction, 'body'>, found: Pick<In
 
 const sorted = (names: readonly string[]): string => JSON.stringify([...new Set(names)].toSorted())
 
-/** How a trigger differs from what is wanted, as a clause; its condition only where the server's words are known. */
+/** Returns how a trigger differs from the wanted one. A condition counts if the server's words are known. */
 export function triggerDifference(
   wanted: TriggerSet['triggers'][number],
   found: InstalledTrigger,
@@ -431,7 +431,7 @@ export function triggerDifference(
     'it runs another function': found.runs.name !== wanted.runs || found.runs.schema !== schema,
     'it fires at another moment': found.type !== wanted.type || found.conditional !== wanted.conditional,
     [NAMES_OTHERS]: columns !== undefined && JSON.stringify(columns) !== JSON.stringify(found.columns),
-    // It follows a column that is renamed, and the function that it runs does not.
+    // The trigger follows a renamed column, and the function that it runs does not.
     [COMPARES_OTHERS]: compares !== undefined && sorted(compares) !== sorted(found.blocks),
     // Another release may have made the same in another way.
     ...(written ? exactDifferences(wanted, found, written) : {}),
@@ -441,8 +441,8 @@ export function triggerDifference(
 const [NAMES_OTHERS, COMPARES_OTHERS] = ['it names other columns', 'it compares other columns'] as const
 
 /**
- * A trigger is the one that the note tells of, but for its columns: they were renamed, and others have their names by now.
- * Nobody knows of the rows what these would say.
+ * Whether a trigger is the one in the note except for its columns: these were renamed, and other columns have their
+ * names now. Nobody knows whether the rows fit these other columns.
  */
 export const hasNamesakes = ({ triggers }: TriggerSet, note: TriggerNote, installed: InstalledTriggers): boolean =>
   triggers.some((wanted) => {
@@ -466,7 +466,7 @@ function exactDifferences(
   }
 }
 
-/** How a table that a set keeps differs from what is wanted, as a clause. */
+/** Returns how a table that a set keeps differs from the wanted one, as a clause. */
 export function tableDifference(wanted: KeptTable, { tables, columns = [] }: InstalledTriggers): string | undefined {
   const found = tables.find(({ name }) => name === wanted.name)
   if (!found) return 'it is gone, or does not belong to the owner of the table that it serves'
@@ -482,5 +482,5 @@ export function tableDifference(wanted: KeptTable, { tables, columns = [] }: Ins
   })
 }
 
-/** It can be mended without a look at the rows. */
+/** This difference can be repaired without reading the rows. */
 export const LACKS_TRIGGER = 'its trigger is missing or disabled'

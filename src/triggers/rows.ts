@@ -14,20 +14,20 @@ import {
   type TextTable,
 } from '../sql/text-table'
 
-/** How many rows an error names; the others follow once these are corrected. */
+/** The number of rows that an error names. When these are corrected, the next error names others. */
 const ROWS_NAMED = 10
 
-/** Counted by the same scan, before the LIMIT. */
+/** The number of all rows, which the same scan counts before the LIMIT. */
 const TOTAL = 'pg_catalog.count(*) OVER () AS total'
 
-/** Follows the names of rows where they are not all; NULL stays NULL. */
+/** Appends the total to the named rows if there are more. NULL stays NULL. */
 const ofAll = (rows: string): string => `${op('||')} CASE
       WHEN pg_catalog.max(${rows}.total) ${op('>')} ${ROWS_NAMED}
       THEN pg_catalog.format(' (${ROWS_NAMED} of %s are shown)', pg_catalog.max(${rows}.total)) ELSE '' END`
 
 /**
- * A table with a text whose rows are to be rebuilt, and the columns of its primary key, by which an error names rows. A
- * migration's transaction holds the table alone by then: the guard was dropped, or a column added.
+ * A table with a text whose rows are to be rebuilt, and the columns of its primary key, by which an error names rows.
+ * The migration's transaction has already locked the table, because it has dropped the guard or added a column.
  */
 interface RebuiltTable {
   readonly rows: TextRows
@@ -42,15 +42,15 @@ interface KeyedTable {
 
 /** A table whose texts JavaScript is to normalize. */
 interface NormalizedTable extends KeyedTable {
-  /** The name of its class. */
+  /** The name of the entity's class. */
   readonly entity: string
 }
 
 /**
- * One statement that gives every row its hash, number and flag as the declaration wants them, and changes only rows
- * that differ: texts of equal hash are numbered from 0 in each scope, the ones with a lower number first. It refuses
- * rows that hold the same text, the work of a user's trigger that undoes its own or writes such rows, and a snapshot that
- * may be older than the lock. The guard's triggers, the unique index and the check must be away.
+ * Returns one statement that gives every row the declared hash, number and flag, and changes only rows that differ.
+ * Texts of equal hash are numbered from 0 in each scope, in the order of their former numbers. The statement refuses
+ * rows that hold the same text, a user's trigger that undoes its work or writes such rows, and a snapshot that may be
+ * older than the lock. The guard's triggers, the unique index and the check must not exist.
  */
 export function rebuildRows(on: RebuiltTable): string {
   const { rows } = on
@@ -96,7 +96,7 @@ END
 `)
 }
 
-/** Refuses, before anything is changed, what `rebuildRows` would refuse: rows that hold the same text. */
+/** Refuses rows that hold the same text before anything is changed. `rebuildRows` would refuse them later. */
 export function refuseDuplicates(on: RebuiltTable): string {
   return block(`
 DECLARE
@@ -123,7 +123,7 @@ function raiseDuplicates(on: RebuiltTable): string {
   END IF;`
 }
 
-/** Texts are compared only where hashes are equal, which is nearly nowhere. */
+/** Compares texts only if their hashes are equal, which hardly ever happens. */
 function findDuplicates({ rows, primary }: RebuiltTable): string {
   const keys = primaryFields(primary)
   const scope = rows.scope.map((name) => field('t', name))
@@ -151,9 +151,9 @@ function findDuplicates({ rows, primary }: RebuiltTable): string {
     ) AS d;`
 }
 
-/** Tells the rows that were due from those that were done: a BEFORE trigger may change or drop any of them. */
+/** Counts the rows to change and the rows that were changed: a BEFORE trigger may change or drop any of them. */
 function renumber({ rows, primary }: RebuiltTable): string {
-  // Chains end with the table: what inherits from it has no index of ours, and must leave no gap in its numbers.
+  // A chain is in one table: a child by INHERITS has no index of ours, and must leave no gap in the table's numbers.
   const table = 'CASE WHEN plain THEN t.tableoid END'
   const chain = [table, ...rows.scope.map((name) => field('t', name)), 'h.hash', ...isLive(rows, 't')].join(', ')
   const outside = ['h.hash IS NULL', ...isFreed(rows, 't')].join(' OR ')
@@ -193,20 +193,20 @@ function renumber({ rows, primary }: RebuiltTable): string {
     INTO due, done;`
 }
 
-/** A row without a text has none. */
+/** Compares hashes. A row without a text has no hash. */
 const sameHash = (left: string, right: string): string =>
   `${equal(left, right)} OR ${left} IS NULL AND ${right} IS NULL`
 
 const ownTable = (rows: TextRows): string => `${literal(tableName(rows))}::pg_catalog.regclass`
 
 /**
- * The rows that hold their texts. Not those of tables that inherit from it, which may hold a text again; of a partitioned
- * table the whole tree.
+ * The condition for rows that hold their texts. It excludes rows of tables that inherit from the table, which may hold
+ * a text again. It includes the whole tree of a partitioned table.
  */
 const heldRows = (rows: TextRows): string =>
   [`(${equal('t.tableoid', ownTable(rows))} OR NOT plain)`, ...isLive(rows, 't')].join(' AND ')
 
-/** Every row as `t`, with the hash that it should have as `h.hash`: NULL for a row without a text. */
+/** Selects every row as `t`, with the hash that it should have as `h.hash`, which is NULL for a row without a text. */
 const withHash = (rows: TextRows): string =>
   `${tableName(rows)} AS t\n       CROSS JOIN LATERAL (SELECT ${rowHash(rows, 't')} AS hash) AS h`
 
@@ -223,7 +223,7 @@ export function refuseNulls({ rows, primary }: RebuiltTable, column: string): st
   )
 }
 
-/** One column whose texts were normalized in another way than the declaration says now. */
+/** A column whose texts were normalized in another way than the one that is declared now. */
 export interface Renormalized {
   readonly column: string
   /** `name@version`. */
@@ -231,15 +231,15 @@ export interface Renormalized {
   readonly to: string
 }
 
-/** What the statement says that stands for work in JavaScript. */
+/** The text by which a statement marks work that needs JavaScript. */
 export const NORMALIZE_BY_HAND = 'SQL cannot normalize them'
 
 /** A setting that lasts as long as a transaction. */
 const IN_TRANSACTION = 'unique_text.in_transaction'
 
 /**
- * Refuses to run outside of a transaction, before the first of several statements has taken a guard away: one that fails
- * would leave the table without it. Two statements, for the first one's setting is gone where each commits by itself.
+ * Refuses to run outside of a transaction, before the first of several statements drops a guard: a failure would leave
+ * the table without it. It needs two statements, because the setting is lost if each statement commits by itself.
  */
 export const requireTransaction = (): string[] => [
   `SELECT pg_catalog.set_config(${literal(IN_TRANSACTION)}, 'on', true)`,
@@ -255,8 +255,8 @@ END
 ]
 
 /**
- * Refuses rows whose texts another normalizer made, for SQL cannot normalize as JavaScript does: a text that is not
- * normalized is one that find-or-create does not find, and stores again. It begins with what to write in its place.
+ * Refuses rows whose texts another normalizer made, because SQL cannot normalize as JavaScript does. find-or-create
+ * does not find a text that is not normalized, and stores it again. The SQL begins with its replacement.
  */
 export function refuseUnnormalized(on: NormalizedTable, { column, from, to }: Renormalized): string {
   const entity = /^\w+$/.test(on.entity) ? on.entity : JSON.stringify(on.entity)
@@ -284,7 +284,7 @@ export interface StoredColumn {
   readonly type: string
 }
 
-/** The columns that a table has in the database; none where there is no table. */
+/** Selects the columns that a table has in the database. A missing table has none. */
 export const storedColumns = (table: Pick<TextRows, 'schema' | 'table'>): string =>
   `SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type
 FROM pg_catalog.pg_attribute AS a
@@ -294,8 +294,8 @@ WHERE a.attrelid ${EQUALS} pg_catalog.to_regclass(${literal(tableName(table))})
 const CURSOR = 'unique_text_rows'
 
 /**
- * The statements that read all rows, so many at once: for each its table and its primary key as texts, and its texts.
- * The cursor outlasts its transaction, for a migration may have none.
+ * Returns the statements that read all rows in batches. Each row has its table and its primary key as texts, and its
+ * texts. The cursor outlasts its transaction, because a migration may have none.
  */
 export function readStoredTexts(
   { primary, texts, ...table }: StoredTable,
@@ -313,7 +313,7 @@ FROM ${tableName(table)} AS t`,
   }
 }
 
-/** Writes the texts of some rows. Parameters: arrays of what `readStoredTexts` reads, one for each column. */
+/** Writes the texts of some rows. The parameters are arrays of what `readStoredTexts` reads, one for each column. */
 export function writeStoredTexts({ primary, texts, ...table }: StoredTable): string {
   const columns = [...primary.map((_, index) => `key_${index}`), ...texts.map((_, index) => `text_${index}`)]
   const arrays = ['part', ...columns].map((_, index) => `$${index + 1}::pg_catalog.text[]`)
@@ -355,7 +355,7 @@ END
 `)
 }
 
-/** Refuses to revert a change for which the former state is unknown. */
+/** Refuses to revert a change if the former state is unknown. */
 export function refuseUnknownDigest(rows: Pick<TextRows, 'table' | 'name'>, digest: string): string {
   const message =
     `the rows of table ${quote(rows.table)} had hashes for ${quote(rows.name)} by the digest "${digest}", ` +
@@ -379,7 +379,7 @@ const primaryLabel = (primary: readonly string[]): string => `primary key (${pri
 interface Raised {
   readonly sqlstate: string
   readonly message: string
-  /** An SQL expression, between message and remedy. */
+  /** An SQL expression between message and remedy. */
   readonly found: string
   readonly remedy: string
 }
@@ -395,21 +395,21 @@ function raise(
   )
 }
 
-/** More rows than this are given their hashes by `adopt`, while others use the table. */
+/** The largest number of rows for a migration. `adopt` gives more rows their hashes while others use the table. */
 const FEW_ROWS = 100_000
 
-/** The setting with which a migration works on a large table. */
+/** The setting that lets a migration work on a large table. */
 const MAINTENANCE = 'unique_text.maintenance'
 
-/** What a migration would do with every row of a table while nobody else can use it. */
+/** The work of a migration on every row of a table while nobody else can use it. */
 export interface LargeWork {
-  /** What the rows get. */
+  /** The values that the rows get. */
   readonly gives: 'hashes' | 'names' | 'numbers'
-  /** What to do in place of it, as a sentence. */
+  /** The alternative, as a sentence. */
   readonly online: string
 }
 
-/** @param what of an entity is adopted */
+/** @param what the entity and the property that are adopted */
 export const adoptInstead = (what: { readonly entity: string; readonly property: string }): string => {
   const command = `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${what.entity} --property ${what.property}`
   return (
@@ -419,8 +419,8 @@ export const adoptInstead = (what: { readonly entity: string; readonly property:
 }
 
 /**
- * Comes first where a migration works on every row, which shuts everybody out for as long as that takes: refuses a large
- * table, and sees that a killed client leaves no statement behind that holds the lock.
+ * Refuses a large table at the start of a migration that works on every row, because that locks everybody out. It also
+ * makes the server end the migration's statement if the client is killed, so that no lock remains.
  */
 export function refuseLarge(rows: Pick<TextTable, 'schema' | 'table'>, { gives, online }: LargeWork): string {
   const message =
