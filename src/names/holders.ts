@@ -32,31 +32,31 @@ const FIND_HOLDER_RULES: Rules<FindHolderOptions> = { former: RULE.boolean, enti
 
 /** The holder of a name. */
 export interface Holder {
-  /** The holder's entity, for a repository: in single table inheritance the class that declares the name. */
+  /** The holder's entity, for a repository. In single table inheritance it is the class that declares the name. */
   readonly target: EntityTarget<ObjectLiteral>
-  /** Its name. */
+  /** The name of the entity. */
   readonly entityName: string
   /** The property that holds the name. */
   readonly property: string
   /** Primary key of the row, as a TypeORM id map. */
   readonly id: ObjectLiteral
-  /** The name that the row holds now, normalized; null if the row was found by a former name and holds none now. */
+  /** The normalized name that the row holds now, or null if the row was found by a former name and holds none now. */
   readonly name: string | null
-  /** When the row took the name; of a former name, when the row gave it up. */
+  /** When the row took the name. If the name is a former one, when the row gave it up. */
   readonly since: Date
   /** Whether the row was found by a name that it gave up. */
   readonly former: boolean
-  /** When the redirect ends; null if it never does, and for a name that is held. */
+  /** When the redirect ends, or null if it never ends or the name is held. */
   readonly until: Date | null
-  /** With the option `entity`: an instance of the row's class. A row that is softly deleted holds its name. */
+  /** An instance of the row's class, if the option `entity` is set. A softly deleted row holds its name. */
   readonly entity?: ObjectLiteral
 }
 
 /**
- * Returns who holds a name, whichever entity it is, or null. One round trip. No row holds a name that the normalizer
- * refuses. A reserved name has no holder.
+ * Returns the row that holds a name, of whichever entity, or null. It takes one round trip. No row holds a name that
+ * the normalizer refuses. A reserved name has no holder.
  *
- * @param namespace of `@UniqueName`
+ * @param namespace the namespace of `@UniqueName`
  * @throws DeclarationError for a namespace that no entity of the DataSource has
  * @throws TextRejectedError only for a value that is not a string
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
@@ -113,7 +113,7 @@ interface HolderLookUp {
   readonly statement: ReturnType<NameStatements['findHolder']>
 }
 
-/** What was made, by the first declaration of a namespace and the options. */
+/** The look-ups that were made, by the first declaration of a namespace and the options. */
 const lookUps = new WeakMap<NameDeclaration, Map<string, HolderLookUp>>()
 
 function lookUpOf(
@@ -168,7 +168,7 @@ async function toHolder(operation: Operation, lookUp: HolderLookUp, found: Found
   }
 }
 
-/** The row cannot be seen: a policy of row security hides it, or it was changed while the triggers were off. */
+/** Whether the row cannot be read: a row security policy hides it, or it was changed while the triggers were off. */
 function isWithoutRow({ metadata, read }: HolderEntity, columns: readonly unknown[]): boolean {
   const isPrimary = (name: string): boolean => metadata.primaryColumns.some(({ databaseName }) => databaseName === name)
   return read.every((name, index) => !isPrimary(name) || columns[index] === null)
@@ -183,13 +183,13 @@ export interface FormerName {
   readonly state: 'reserved' | 'redirect'
   /** When the row gave it up. */
   readonly since: Date
-  /** Until when it is kept; null if it always is. */
+  /** Until when the name is kept, or null if it always is. */
   readonly until: Date | null
 }
 
 /**
- * Returns the former names that are kept for a row, the newest first: those that were declared to be reserved or to
- * redirect, and whose time is not over. One round trip.
+ * Returns the former names that are kept for a row, the newest first, in one round trip. They were declared to be
+ * reserved or to redirect, and have not expired.
  *
  * @param id the primary key, or an object with the whole of it
  * @returns an empty list if there is no such row
@@ -219,9 +219,9 @@ export async function formerNamesOf<Entity extends ObjectLiteral>(
 }
 
 /**
- * Returns the row of an entity that holds the name, inserting it if nobody holds it: like `findOrCreate` for a unique
- * text. One round trip for a row that is found, two for one that is created. Properties other than the name are used
- * only when the row is created; a softly deleted row holds its name and is found.
+ * Returns the row of an entity that holds the name, or inserts it if nobody holds the name, as `findOrCreate` does for
+ * a unique text. A found row takes one round trip, and a created one two. Properties other than the name are used only
+ * when the row is created. A softly deleted row holds its name and is found.
  *
  * @returns the entity, and whether this call inserted its row
  * @throws TextTakenError if another entity's row has the name, or if the name is kept for its former holder
@@ -260,14 +260,14 @@ export async function findOrCreateHolder<Entity extends ObjectLiteral>(
         return { entity: created as Entity, created: true, attempts: operation.attempt }
       } catch (error) {
         if (!isOfSameEntity(holder, error)) throw error
-        // Above READ COMMITTED a row that the snapshot does not show fails with 40001 before this.
+        // Above READ COMMITTED, the insert fails with 40001 before this if the snapshot does not show the row.
         await operation.next(error)
       }
     }
   })
 }
 
-/** Another call was faster: the row can be found. There is no id if this DataSource does not know its table. */
+/** Whether another call was faster, so that the row can be found. There is no id if this DataSource lacks its table. */
 function isOfSameEntity({ declaration }: HolderEntity, error: unknown): error is TextTakenError {
   return (
     error instanceof TextTakenError &&

@@ -3,9 +3,9 @@ import { UniqueText } from '../core'
 import { attachNamesEntity } from './unique-name'
 
 /**
- * A name that somebody holds or held, in table `names`: put it among the entities of your DataSource, and query it as
- * any other. Triggers on the tables of the holders write it. You can delete former names. To change a name that is
- * held, change its holder.
+ * The entity of a name that a row holds or held, in table `names`. Add it to the entities of your DataSource, and query
+ * it like any other. Triggers on the holders' tables write it. You can delete former names. To change a held name,
+ * change its holder.
  */
 @Entity({ name: 'names' })
 @Index('names_holder_index', ['key', 'holder', 'property'])
@@ -27,7 +27,7 @@ export class Name {
   })
   text!: string
 
-  /** The table of the holder, with its schema where this table is in another one. */
+  /** The holder's table, with its schema if the table of names is in another one. */
   @Column({ type: 'varchar', length: 127 })
   holder!: string
 
@@ -47,7 +47,7 @@ export class Name {
   @Column({ type: 'varchar', length: 8, default: 'held' })
   state!: 'held' | 'reserved' | 'redirect'
 
-  /** The end of a reservation or of a redirect; null where there is none. */
+  /** The end of a reservation or of a redirect, or null if there is no end. */
   @Column({ type: 'timestamptz', nullable: true })
   until!: Date | null
 }

@@ -16,12 +16,12 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { holderEntity, nameStatements } from './sql/statements'
 
 /**
- * Gives a row another name, in one round trip: by an UPDATE of its property, as `save` and raw SQL do it. The former
- * name is free, reserved or redirects from then on, as the declaration says.
+ * Gives a row another name in one round trip, by an UPDATE of its property like that of `save` or raw SQL. The former
+ * name is then free, reserved or redirects, as declared.
  *
  * @param id the primary key, or an object with the whole of it
  * @param names the new name of one property or of several; null if the column is nullable
- * @returns the row as it stands now, without relations
+ * @returns the row as it is stored now, without relations
  * @throws TextTakenError with every taken name and its holder; nothing is changed then, and a transaction stays usable
  * @throws EntityNotFoundError of TypeORM if there is no such row
  * @throws TextRejectedError, DeclarationError before any SQL
@@ -56,10 +56,10 @@ export async function rename<Entity extends ObjectLiteral>(
 }
 
 /**
- * Swaps the names of two rows of an entity, in one statement: nobody sees a name twice or not at all, and nobody can
+ * Swaps the names of two rows of an entity, in one statement. Nobody sees a name twice or not at all, and nobody can
  * take one in between. Neither name becomes a former name. AfterUpdate fires for both rows with their new names.
  *
- * @returns both rows as they stand now, in the order of the arguments, without relations
+ * @returns both rows as they are stored now, in the order of the arguments, without relations
  * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
  * @throws DeclarationError if both are the same row, before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
@@ -140,15 +140,15 @@ export function chooseName<Entity extends ObjectLiteral>(
 
 /** Options of `releaseExpired`. */
 export interface ReleaseExpiredOptions {
-  /** How many names one statement removes. Outside a transaction each statement commits by itself. @default 1000 */
+  /** The names that one statement removes. Outside a transaction each statement commits by itself. @default 1000 */
   readonly batch?: number
 }
 
 /**
- * Removes former names whose time is over. They are free for everybody even if this never runs; it keeps the table
- * small. A name that somebody is just taking is left alone. Several calls at once share the work.
+ * Removes expired former names, which keeps the table small. They are free for everybody even if this never runs. It
+ * skips a name that somebody is just taking. Several calls at once share the work.
  *
- * @returns how many names were removed
+ * @returns the number of names that were removed
  * @throws SchemaDriftError, UnsupportedDatabaseError, DeclarationError
  * @example
  * setInterval(() => void releaseExpired(dataSource.manager), 3_600_000)

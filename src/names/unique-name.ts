@@ -35,39 +35,39 @@ import { notedHolder } from '../triggers/plan'
 import { refuseUnnormalized } from '../triggers/rows'
 import { namesGuard, nameTriggersOf } from './sql/triggers'
 
-/** What becomes of a name when its holder takes another one. */
+/** The treatment of a name when its holder takes another one. */
 export type FormerOption =
   /** Anybody can take it at once. */
   | 'free'
-  /** Nobody else can take it, for ever or for so long. */
+  /** Nobody else can take it, either permanently or for the given time. */
   | 'reserve'
   | { readonly reserveFor: Duration }
-  /** That, and `findHolder(…, { former: true })` finds its holder by it. */
+  /** Nobody else can take it, and `findHolder(…, { former: true })` finds its holder by it. */
   | 'redirect'
   | { readonly redirectFor: Duration }
 
 /** Options of `@UniqueName`, and of one entry of `uniqueNameSchema()`. */
 export interface UniqueNameOptions {
-  /** The name is unique among all that say the same namespace, whichever their entities; at most 63 characters. */
+  /** The namespace in which the name is unique, across all entities that declare it. It has at most 63 characters. */
   readonly namespace: string
-  /** Brings the name into the form that is compared and stored; one for the whole namespace. @default none */
+  /** Normalizes the name before it is compared and stored. A namespace has one normalizer. @default none */
   readonly normalize?: Normalizer
-  /** What becomes of a name when its holder takes another one. @default 'free' */
+  /** The treatment of a name when its holder takes another one. @default 'free' */
   readonly former?: FormerOption
-  /** Allow NULL, in any number of rows: such a row holds no name. @default false, or what `@Column` says */
+  /** Allow NULL, in any number of rows. A row with NULL holds no name. @default false, or the value in `@Column` */
   readonly nullable?: boolean
-  /** Name of the text column. @default the naming strategy's, or what `@Column` says */
+  /** The name of the text column. @default the naming strategy's, or the one in `@Column` */
   readonly name?: string
 }
 
 /**
- * Makes a property hold a name, which is unique in its namespace: among the rows of every entity that declares the same
- * namespace. It is also the column decorator; a `@Column` of type text or varchar may stand beside it, in either order.
+ * Makes a property hold a name that is unique in its namespace, among the rows of every entity that declares the same
+ * namespace. It also declares the column. You can add a `@Column` of type text or varchar, in either order.
  *
  * The names are kept in the table of `Name`, which must be among the entities of the DataSource.
  *
- * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
- * initialised, for what contradicts the entity or another declaration of the namespace
+ * @throws DeclarationError when the class is defined, if the options make no sense, and when the DataSource is
+ * initialised, if they contradict the entity or another declaration of the namespace
  * @example
  * ```ts
  * @Entity()
@@ -82,10 +82,10 @@ export function UniqueName(options: UniqueNameOptions, ...applied: unknown[]): T
 }
 
 /**
- * What `@UniqueName` does, for EntitySchema options: plain JavaScript has no decorators.
+ * Does for EntitySchema options what `@UniqueName` does for a class, because plain JavaScript has no decorators.
  *
  * @param names the options of each property that holds a name
- * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @returns new options for `new EntitySchema(…)`; the passed options are left unchanged
  * @throws DeclarationError as the decorator does
  * @example
  * ```js
@@ -115,9 +115,9 @@ const UNIQUE_NAME: PropertyDeclaration<UniqueNameOptions> = {
 }
 
 /**
- * The door to TypeORM for a name, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
+ * Resolves a name for TypeORM and makes it take effect, as `attachDeclaration` does for a text.
  *
- * @param index the IndexMetadata that TypeORM calls the index's `columns` function on; no such index is made
+ * @param index the IndexMetadata on which TypeORM calls the index's `columns` function; no such index is made
  * @returns the property path of the name
  * @throws DeclarationError, UnsupportedDatabaseError
  */
@@ -133,7 +133,7 @@ function attachName(index: object, raw: RawName): string[] {
   return [raw.property]
 }
 
-/** The door to TypeORM for the entity that keeps the names: registers it, and the triggers of its table. */
+/** Registers the entity that keeps the names, and the triggers of its table. */
 export function attachNamesEntity(index: object): string[] {
   requireMetadataInternals(index)
   const door = index as IndexMetadata
@@ -198,7 +198,7 @@ function resolveName(index: IndexMetadata, metadata: EntityMetadata, raw: RawNam
   normalizeColumn(column, normalizer)
 }
 
-/** Otherwise two spellings of one name would be two names, or nobody would find one of them. */
+/** Refuses a second normalizer: two spellings of one name would be two names, or nobody would find one of them. */
 function requireOneNormalizer(where: string, declaration: NameDeclaration): void {
   const dataSource = dataSourceOf(declaration.metadata)
   const { namespaces } = registry
@@ -215,8 +215,8 @@ function requireOneNormalizer(where: string, declaration: NameDeclaration): void
 }
 
 /**
- * Calls back when TypeORM has built the indexes of every entity: it builds the checks next, of which this pretends to be
- * one until it is called.
+ * Calls back when TypeORM has built the indexes of every entity. TypeORM builds the checks next, and this function adds
+ * a temporary one that calls back.
  */
 function afterIndexes(metadata: EntityMetadata, callback: () => void): void {
   const check = {
@@ -224,7 +224,7 @@ function afterIndexes(metadata: EntityMetadata, callback: () => void): void {
     name: '',
     expression: '',
     build: () => {
-      // A new list: TypeORM walks through the one that it has.
+      // This makes a new list, because TypeORM iterates over the old one.
       metadata.checks = metadata.checks.filter((one) => one !== check)
       callback()
       return check
@@ -233,10 +233,10 @@ function afterIndexes(metadata: EntityMetadata, callback: () => void): void {
   metadata.checks.push(check)
 }
 
-/** What a name has that nothing normalizes. */
+/** The label of a name's normalizer if nothing normalizes the name. */
 const NOT_NORMALIZED = normalizerLabel(toNormalizer(undefined))
 
-/** What the table of an entity needs for its names, and what becomes of rows that are there. */
+/** Returns what the table of an entity needs for its names, and the changes of rows that exist. */
 function nameWork(metadata: EntityMetadata): TriggerWork {
   const holder = holderTable(metadata)
   const install = { up: [claimAllNames(holder)], down: [releaseAllNames(holder)] }
@@ -252,7 +252,7 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
           ? { install: { ...install, down: [] } }
           : { ...refuseOtherNormalizers(metadata, holder, noted), install }
       },
-      // With the table go its names.
+      // A revert that drops the table releases its names.
       created: { up: [], down: [releaseAllNames(holder)] },
       follow: (before) => followNames(metadata, holder, before),
     },
@@ -264,12 +264,12 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
   }
 }
 
-/** Names go with what is renamed, in either direction. */
+/** Makes names follow renames, in either direction. */
 function followNames(metadata: EntityMetadata, holder: HolderTable, note: TriggerNote): RowsChange {
   const before = notedHolder(note, holder)
   if (!before || isSameHolder(before, holder)) return {}
   if (keyTypes(before) !== keyTypes(holder)) {
-    // Keys of another type are others: no name tells whose it was.
+    // Keys of another type differ from the stored ones, and no name shows whose it was.
     return {
       ...refuseOtherNormalizers(metadata, holder, before),
       install: { up: [releaseAllNames(before), claimAllNames(holder)], down: [releaseAllNames(holder)] },
@@ -288,7 +288,7 @@ const OTHER_INTEGERS: ReadonlySet<string> = new Set(['smallint', 'bigint'])
 const keyTypes = ({ primary }: HolderTable): string =>
   JSON.stringify(primary.map(({ type }) => (OTHER_INTEGERS.has(type) ? 'integer' : type)))
 
-/** Another policy is for the names that are given up from now on. */
+/** Ignores the policy of former names, because another policy applies to names that are given up from now on. */
 function isSameHolder(before: HolderTable, after: HolderTable): boolean {
   const key = ({ holder, primary, names }: HolderTable): string =>
     JSON.stringify([
@@ -299,7 +299,7 @@ function isSameHolder(before: HolderTable, after: HolderTable): boolean {
   return key(before) === key(after)
 }
 
-/** The column of the same name, or one of the same namespace that is gone. */
+/** Returns the former column of the same name, or else a removed column of the same namespace. */
 function predecessor(
   before: HolderTable,
   after: HolderTable,
@@ -313,7 +313,7 @@ function predecessor(
   )
 }
 
-/** SQL cannot normalize as JavaScript does: a name that is not normalized is one that nobody finds. */
+/** Refuses another normalizer, because SQL cannot normalize as JavaScript does, and nobody would find the names. */
 function refuseOtherNormalizers(
   { name: entity }: EntityMetadata,
   holder: HolderTable,
@@ -338,7 +338,7 @@ interface RawName {
   readonly former: FormerPolicy
 }
 
-/** What the column `namespace` holds. */
+/** The length of the column `namespace`. */
 const MAX_NAMESPACE_CHARACTERS = 63
 
 const UNIQUE_NAME_RULES: Rules<UniqueNameOptions> = {
@@ -360,7 +360,7 @@ const UNIQUE_NAME_RULES: Rules<UniqueNameOptions> = {
 }
 
 /**
- * @param where names the declaration in an error: `@UniqueName on User.handle`
+ * @param where the name of the declaration in an error, such as `@UniqueName on User.handle`
  * @throws DeclarationError for an option that does not exist, or a value that it does not take
  */
 function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {

@@ -22,7 +22,7 @@ import { idOf } from '../../typeorm/refusals'
 import type { HolderEntity } from '../../calls/names'
 import { declaringMetadata, holderDeclaration, holderTable, namesIn, namesTable, namesText } from '../../registry/names'
 
-/** Who holds a name. */
+/** The row that holds a name. */
 interface FoundName {
   readonly declaration: NameDeclaration
   /** The metadata of the class that declares the name. */
@@ -34,18 +34,18 @@ interface FoundName {
 }
 
 /**
- * The names of a DataSource, and the statements for the table that keeps them: these throw a DeclarationError where it
- * keeps none.
+ * The names of a DataSource, and the statements for the table that keeps them. The statements throw a DeclarationError
+ * if the DataSource has no such table.
  */
 export interface NameStatements {
-  /** Each once. */
+  /** All declared names, each once. */
   readonly declared: readonly NameDeclaration[]
   /** The unique text of that table. */
   readonly text: () => Declaration
   readonly hashOf: (name: string) => string
-  /** Removes former names whose time is over. Parameter: how many at most. */
+  /** Removes expired former names. The parameter is their maximum number. */
   readonly releaseExpired: () => Statement<number>
-  /** @param options find a former name too, and read the row itself */
+  /** @param options whether to find a former name too, and whether to read the row itself */
   readonly findHolder: (
     holders: readonly HolderEntity[],
     options: { readonly former: boolean; readonly entity: boolean },
@@ -87,7 +87,7 @@ export function nameStatements(manager: EntityManager): NameStatements {
 
 const holders = new WeakMap<NameDeclaration, WeakMap<EntityMetadata, HolderEntity>>()
 
-/** Describes the entity whose rows hold the names of a declaration. Made once and kept. */
+/** Describes the entity whose rows hold the names of a declaration. The description is made once and kept. */
 export function holderEntity(metadata: EntityMetadata, declaration: NameDeclaration): HolderEntity {
   const known = holders.get(declaration) ?? new WeakMap<EntityMetadata, HolderEntity>()
   holders.set(declaration, known)
@@ -117,24 +117,24 @@ export function holderEntity(metadata: EntityMetadata, declaration: NameDeclarat
   return made
 }
 
-/** Returns the columns that `find` would load; then the discriminator of single table inheritance, where that is not among them. */
+/** Returns the columns that `find` would load, and the discriminator of single table inheritance if it is missing. */
 function readColumns({ metadata, select }: EntityColumns): string[] {
   const names = select.map(({ databaseName }) => databaseName)
   const discriminator = metadata.discriminatorColumn?.databaseName
   return discriminator === undefined || names.includes(discriminator) ? names : [...names, discriminator]
 }
 
-/** A row of a holder's table: what is read of it, and which rows are of the class that was asked for. */
+/** A row of a holder's table, with the columns to read and the class that was asked for. */
 interface HolderRow {
   readonly holder: HolderTable
   /** The column that holds the name. */
   readonly name: string
   readonly row: Pick<RowShape, 'select' | 'spatial'>
-  /** The classes, in single table inheritance. */
+  /** The discriminator and its values, in single table inheritance. */
   readonly only: { readonly column: string; readonly values: readonly string[] } | undefined
 }
 
-/** The row that holds a name, by the index over the column; the name is compared byte by byte. */
+/** Finds the row that holds a name by the index over the column. The name is compared byte by byte. */
 export function findByNameStatement({ holder, name, row }: HolderRow): Statement<WireRow> {
   return named(
     `SELECT ${returningList(row, 't')}
@@ -162,9 +162,9 @@ const ofClass = ({ only }: HolderRow, first: number): string =>
     : ''
 
 /**
- * A row gets other names; gives it.
+ * Gives a row other names, and returns the row.
  *
- * Parameters: the names, the primary key, and the values of the discriminator.
+ * The parameters are the names, the primary key, and the values of the discriminator.
  */
 export function renameStatement(
   row: HolderRow,
@@ -183,10 +183,10 @@ RETURNING ${returningList(row.row, 't')}`,
 }
 
 /**
- * Two rows swap their names; gives those that are there, which have swapped if both are. They are locked first, and so
- * have the names that are swapped. Only the server can tell which row is which: keys that differ as texts can be equal.
+ * Swaps the names of two rows if both exist, and returns those that exist. They are locked first, so that their names
+ * are current. Only the server knows which row is which, because keys that differ as texts can be equal.
  *
- * Parameters: the primary keys of both, one after the other.
+ * The parameters are both primary keys, and the values of the discriminator.
  */
 export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): Statement<SwappedRow> {
   const { holder, name, row } = sought
@@ -220,9 +220,9 @@ FROM swapped LEFT JOIN changed ON ${equal('changed.changed_order', 'swapped.swap
 }
 
 /**
- * Removes former names whose time is over, except those that somebody else has locked; returns how many.
+ * Removes expired former names, except those that another session has locked. Returns their number.
  *
- * Parameter: the most of them.
+ * The parameter is their maximum number.
  */
 export function releaseExpiredStatement(names: NamesTable): Statement<number> {
   const { id, until, state } = names.columns
@@ -243,34 +243,34 @@ SELECT pg_catalog.count(*) FROM removed`,
   )
 }
 
-/** A table whose rows may hold the name, and what to read of the row. */
+/** A table whose rows may hold the name, and the columns to read. */
 export interface SoughtTable {
   readonly holder: HolderTable
-  /** Columns by their database names; none: the row itself is not read. */
+  /** The database names of the columns. If there are none, the row itself is not read. */
   readonly select: readonly string[]
   readonly spatial: ReadonlyMap<string, SpatialColumn>
 }
 
-/** Who has a name. */
+/** The row that has a name. */
 interface FoundHolder {
-  /** What `HolderTable.holder` is, and the column there. */
+  /** The holder's table, as in `HolderTable.holder`, and the column there. */
   readonly holder: string
   readonly column: string
   readonly state: 'held' | 'redirect'
   /** ISO 8601. */
   readonly since: string
   readonly until: string | null
-  /** The name that the row holds now; null where it has none. */
+  /** The name that the row holds now, or null if it holds none. */
   readonly name: string | null
-  /** For each table that may have it: the primary key, and the columns asked for. */
+  /** The primary key and the requested columns, for each table that may hold the name. */
   readonly rows: readonly { readonly key: readonly unknown[]; readonly columns: readonly unknown[] }[]
 }
 
 /**
- * The former names that are kept for a row, the newest first. Only the server can tell which row it is:
- * keys that differ as texts can be equal.
+ * Finds the former names that are kept for a row, the newest first. Only the server knows which row it is, because keys
+ * that differ as texts can be equal.
  *
- * Parameters: the primary key, and the values of the discriminator.
+ * The parameters are the primary key, and the values of the discriminator.
  */
 export function formerNamesStatement(row: HolderRow): Statement<KeptName> {
   const { holder } = row
@@ -297,19 +297,19 @@ ORDER BY ${field('since')} DESC, ${field('id')} DESC`,
   )
 }
 
-/** Whatever the DateStyle of the session. */
+/** Reads dates as ISO 8601, independent of the session's DateStyle. */
 const isoDates = (...dates: readonly string[]): string[] =>
   dates.map((one) => `pg_catalog.to_json(${one}) OPERATOR(pg_catalog.#>>) '{}'`)
 
-/** Columns before those of the tables. */
+/** The number of columns before those of the tables. */
 const HEAD = 6
 
 /**
- * Who has a name, and what its row holds.
+ * Finds the row that has a name, and reads the row.
  *
- * Parameters: the namespace, the name and its hash.
+ * The parameters are the namespace, the name and its hash.
  *
- * @param former also by a former name that leads to its holder
+ * @param former whether a former name that redirects finds its holder too
  */
 export function findHolderStatement(
   names: NamesTable,
@@ -344,7 +344,7 @@ type Field = (column: NamesColumn, row?: string) => string
 
 const isOfHolder = (field: Field, { holder }: HolderTable): string => equal(field('holder'), literal(holder))
 
-/** A part of the key has its type only in the table that it is of. */
+/** Returns the key only for its own table, because the parts of the key have their types only there. */
 const keyOfHolder = (field: Field, holder: HolderTable): string =>
   `(CASE WHEN ${isOfHolder(field, holder)} THEN ${field('key')} END)`
 

@@ -27,10 +27,10 @@ import {
 } from '../../sql/names'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
-/** Each round locks the conflicting rows of a name; others can change them in between only so often. */
+/** The maximum number of rounds. Each round locks the row that conflicts with a name; others can change it before. */
 const CLAIM_ROUNDS = 16
 
-/** How many refused names are reported; the others need not be looked for. */
+/** The number of refused names that an error reports. No others are looked for. */
 const REPORTED = 10
 
 const DECLARATIONS = `
@@ -47,10 +47,10 @@ DECLARE
   statement pg_catalog.text;`
 
 /**
- * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: makes the rows of the
- * statement hold the names that they have by then, and releases those that they have no longer.
+ * Runs AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ. It makes the rows of
+ * the statement hold the names that they have at that time, and releases the names that they no longer have.
  *
- * @param adopting there are rows whose names nobody has claimed yet
+ * @param adopting whether there are rows whose names nobody has claimed yet
  */
 export function takeBody(holder: HolderTable, adopting = false): string {
   const claim = adopting ? claimOldNames(holder) : ''
@@ -77,11 +77,11 @@ END
 }
 
 /**
- * AFTER INSERT into a table of rows that have the keys and names of the holder's: these rows, which are locked, hold the
- * names that they have.
+ * Runs AFTER INSERT into a table of rows that have the keys and names of the holder's rows. It makes the holder's rows,
+ * which are locked, hold the names that they have.
  *
- * @param note SQL that records the clash of `one` with the name `found_id`, in place of an error
- * @param clear what is done at the end
+ * @param note SQL that records the clash of `one` with the name `found_id`, instead of an error
+ * @param clear SQL that runs at the end
  */
 export const claimBody = (holder: HolderTable, note: string, clear: string): string => `${DECLARATIONS}
 BEGIN${insertNames(holder)}
@@ -151,7 +151,7 @@ const refuseOne = (holder: HolderTable): string => {
           refused := pg_catalog.array_append(refused, refusal);`
 }
 
-/** A row that had this name before, and whose names are not claimed yet, is not refused: `adopt` reports it. */
+/** Does not refuse a row that had this name before, and whose names are not claimed yet: `adopt` reports it. */
 const refuseChanged = (holder: HolderTable): string => `
           IF ${equal('TG_OP', `'UPDATE'`)} THEN
             EXIT WHEN EXISTS (
@@ -195,7 +195,7 @@ function takeOne(holder: HolderTable, refuses: string): string {
       END LOOP;`
 }
 
-/** What the pass did not take: it is held, or another text of equal hash stands at number 0. */
+/** Takes the names that the pass did not take. They are held, or another text of equal hash has number 0. */
 function takeOneByOne(holder: HolderTable, refuses: string): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
@@ -224,7 +224,7 @@ function takeOneByOne(holder: HolderTable, refuses: string): string {
     );`
 }
 
-/** Others come and go that often, or a trigger of the user on the table of names undoes what is written. */
+/** Others take and release the name too often, or a user's trigger on the table of names undoes what is written. */
 const exhausted = `
             RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
               MESSAGE = 'could not take a name due to concurrent changes, or a trigger on the table of names',
@@ -236,7 +236,7 @@ const isNameOf = (holder: HolderTable, row: string): string => {
           AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, `${row}.text`)}`
 }
 
-/** The row that is recorded as holder no longer has the name: then this very statement has changed it. */
+/** The row that is recorded as holder no longer has the name, because this very statement has changed the row. */
 function isAbandoned(holder: HolderTable): string {
   const field = nameFields(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
@@ -251,7 +251,7 @@ function isAbandoned(holder: HolderTable): string {
             )`
 }
 
-/** Who wrote, not the owner of this function, can read the table of names: then its keys are no secret. */
+/** The role that writes, not this function's owner, can read the table of names, so that its keys are no secret. */
 const mayRead = `EXISTS (
               SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_class AS c
               WHERE r.rolname ${op('=')} CASE
@@ -269,11 +269,11 @@ const refuse = ({ of }: HolderTable): string => `
         CONSTRAINT = ${literal(of.index)}, ${OF_TABLE};`
 
 /**
- * The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once, for two
- * rows may have exchanged their keys. Both tables have the rows in one order. They have those of children by INHERITS
- * too, whose keys may be those of rows of this table: names stay where their row does.
+ * Moves the names of rows whose keys change, former ones too. It moves all names of the statement at once, because two
+ * rows may have exchanged their keys. Both transition tables have the rows in one order. They include rows of children
+ * by INHERITS. If such a row has the key of a row of this table, the names stay with the latter.
  *
- * A row that is gone by now takes its names along. A row that gets the key of a deleted row inherits nothing.
+ * A row that no longer exists loses its names. A row that gets the key of a deleted row inherits nothing.
  */
 function moveKeys(holder: HolderTable): string {
   return `
@@ -288,7 +288,7 @@ function moveKeys(holder: HolderTable): string {
     END IF;`
 }
 
-/** A name is left at the key that the row had. */
+/** The condition that a name is left at the old key of the row. */
 function isLeft(holder: HolderTable): string {
   const field = nameFields(holder)
   return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
@@ -300,7 +300,7 @@ function isLeft(holder: HolderTable): string {
     )`
 }
 
-/** The row with this key stands in the table. A collation may call two keys equal. */
+/** The condition that the row `t` has exactly this key. A collation may treat two different keys as equal. */
 const isAt = (holder: HolderTable, key: string): string =>
   [...hasNamedKey(holder, 't', key), equal(holderKey(holder, 't'), key)].join('\n            AND ')
 
@@ -311,14 +311,14 @@ const stands = (holder: HolderTable, key: string): string =>
           ${NO_JOIN}
         )`
 
-/** Before either table is read: one of their names would hide it. */
+/** The names of queries in WITH that precede any use of either table. A query with a table's name would hide it. */
 const withQueries = ({ table, of }: HolderTable): readonly [changed: string, left: string, moves: string] => [
   transition('changed', table, of.table),
   transition('left_keys', table, of.table),
   transition('moves', table, of.table),
 ]
 
-/** Which keys have changed, and what becomes of names that stand at them. */
+/** Finds the keys that have changed, and where the names at these keys move. */
 function changedKeys(holder: HolderTable): string {
   const keys = (rows: string): string =>
     `pg_catalog.unnest((SELECT pg_catalog.array_agg(${holderKey(holder, 'r')}) FROM ${rows} AS r))`
@@ -378,7 +378,7 @@ function moveNames(holder: HolderTable): string {
       FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL;`
 }
 
-/** The name `h` that the table of names says the row `t` holds in the column. */
+/** Joins the name `h` that the row `t` holds in the column, according to the table of names. */
 function heldByRow(holder: HolderTable): string {
   const field = nameFields(holder)
   return `LEFT JOIN LATERAL (
@@ -395,8 +395,8 @@ function heldByRow(holder: HolderTable): string {
 const IS_DIFFERENT: string = differ(['h.text'], ['v.text'])
 
 /**
- * The statement has one row, and one name of it is another: two small statements in place of the pass over all, whose
- * start takes longer than its work. A name that they do not take is left to the pass.
+ * Handles a statement that has one row, of which one name differs. Two small statements replace the pass over all rows,
+ * which takes longer to start than to work. The pass handles a name that they do not take.
  */
 function changeOneName(holder: HolderTable): string {
   return `${seeChange(holder)}
@@ -436,9 +436,9 @@ function seeChange(holder: HolderTable): string {
 }
 
 /**
- * Releases names, one statement for each policy of former names.
+ * Releases names, with one statement for each policy of former names.
  *
- * @param ids which names, said of their id
+ * @param ids the operator and the ids that select the names
  */
 function releaseNames(holder: HolderTable, ids: string): string {
   const kind = ({ former }: NameColumn): string => `${former.state} ${former.interval ?? ''}`
@@ -473,9 +473,9 @@ function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: str
 }
 
 /**
- * At REPEATABLE READ and above a snapshot may be older than what an adoption has claimed for a row, and the name of the
- * row would stay when it goes. So names that seem not to be claimed are claimed first: where they have been, it fails
- * with 40001.
+ * Claims names that seem not to be claimed, at REPEATABLE READ and above. Such a snapshot may be older than an
+ * adoption's claim for a row, and the row's name would remain when the row is deleted. If the name has been claimed,
+ * this fails with 40001.
  */
 export function claimOldNames(holder: HolderTable): string {
   const field = nameFields(holder)

@@ -26,13 +26,13 @@ import { type Firing, type Trigger, TRIGGER_MARK, triggerOn, type TriggerSet, tr
 import { HOLDER_SET } from '../../triggers/names'
 import { claimOldNames, takeBody } from './take'
 
-/** Raised when a change of what the triggers do makes an installed set wrong. */
+/** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */
 const PROTOCOL_VERSION = 1
 
 /**
- * The triggers of a table whose rows hold names: one set for all of its names.
+ * Returns the triggers of a table whose rows hold names, as one set for all of its names.
  *
- * @param adopting the same triggers for a table of which a command claims the names: there are rows that hold none yet
+ * @param adopting whether a command still claims the names of the table, so that some rows hold none yet
  */
 export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSet {
   const { schema, table, primary, names, of } = holder
@@ -66,7 +66,7 @@ export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSe
       holder: holder.holder,
       primary,
       names,
-      // Without a schema that both have: a DataSource that names it and one that leaves it out mean the same.
+      // A common schema is left out, because a DataSource that names it and one that omits it mean the same.
       of: { ...of, schema: of.schema === schema ? undefined : of.schema, digest: of.digest.name },
     },
   })
@@ -79,7 +79,7 @@ function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] 
     triggerOn({ schema, name: table }, { name: namedSet(table, event), time: 'AFTER', events: [event], ...firing })
   return [
     trigger('insert', { each: 'STATEMENT', referencing: is, runs: take }),
-    // The first row that differs does the work for the whole statement; other UPDATEs run no function.
+    // The first row that differs does the work for the whole statement. Other UPDATEs run no function.
     {
       ...trigger('update', {
         referencing: `${was} ${is}`,
@@ -93,7 +93,7 @@ function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] 
   ]
 }
 
-/** AFTER DELETE and AFTER TRUNCATE, for each statement: all names of a row go with it, former ones too. */
+/** Runs AFTER DELETE and AFTER TRUNCATE for each statement. It removes all names of the rows, former ones too. */
 function giveBody(holder: HolderTable, adopting: boolean): string {
   const { of } = holder
   const names = namesTableOf(holder)
@@ -154,12 +154,12 @@ function truncated(table: HolderTable): string {
   END IF;`
 }
 
-/** The name has the holder that it had when its row went. */
+/** The condition that the name still has the holder that it had when its row was deleted. */
 const isStill = ({ holder, of }: HolderTable, key: string): string =>
   `${equal(nameField(of, 'n', 'holder'), literal(holder))}
           AND ${equal(nameField(of, 'n', 'key'), key)}`
 
-/** A trigger of the user may have put the row back, and a row of a child by INHERITS may have the key of another. */
+/** Skips existing rows: a user's trigger may have restored one, and a row of a child by INHERITS may share its key. */
 function isGone(holder: HolderTable): string {
   const { of } = holder
   const same = hasKey(holder, 't', (name) => `r.${quote(name)}`)
@@ -174,12 +174,12 @@ function isGone(holder: HolderTable): string {
         )`
 }
 
-/** Raised when a change of what the triggers do makes an installed set wrong. */
+/** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */
 const DIRECT_PROTOCOL_VERSION = 1
 
 /**
- * The triggers of the table of names itself: whoever wants a held name changed changes its holder. What our own triggers
- * do there, as any other that is at work, is deeper than the statement of a client.
+ * Returns the triggers of the table of names, which refuse direct changes of held names: a user changes the holder.
+ * They ignore writes of any trigger, such as ours, because these are deeper than the statement of a client.
  */
 export function namesGuard(names: NamesTable): TriggerSet {
   const runs = namedSet(names.table, 'refuse')
@@ -196,7 +196,7 @@ export function namesGuard(names: NamesTable): TriggerSet {
   })
 }
 
-/** What else must hold, the function looks at: the server plans a condition anew for each statement, ours included. */
+/** The only condition. The function checks the rest: the server plans a condition for every statement, even ours. */
 const DIRECT = equal('pg_catalog.pg_trigger_depth()', '0')
 
 function refusals(names: NamesTable, runs: string): Trigger[] {
@@ -211,7 +211,7 @@ function refusals(names: NamesTable, runs: string): Trigger[] {
   ]
 }
 
-/** The size of a table says whether it has rows, and needs no privilege: TRUNCATE leaves none. */
+/** Reads from a table's size whether it has rows, which needs no privilege. After TRUNCATE the size is zero. */
 function refuseBody(names: NamesTable): string {
   const state = (row: string): string => nameField(names, row, 'state')
   const isHeld = (row: string): string => equal(state(row), `'held'`)
