@@ -6,15 +6,15 @@ import { countStatements } from './sql/count'
 
 /** Options of `countWithin`. */
 export interface CountWithinOptions {
-  /** Which count, if the entity keeps several: the property of its number. @default the only one */
+  /** The property of the number whose rows are counted, if the entity keeps several counts. @default the only one */
   readonly by?: string
 }
 
 const COUNT_RULES: Rules<CountWithinOptions> = { by: { takes: RULE.name.takes, expected: 'the property of a number' } }
 
 /**
- * Returns how many rows a scope has, by one look-up in an index, however many there are and whatever row security shows
- * of them. Rows that are deleted softly do not count. The entity must declare a number with `count: true`.
+ * Returns how many rows a scope has, by one look-up in an index, independent of how many there are and of row security.
+ * Softly deleted rows do not count. The entity must declare a number with `count: true`.
  *
  * @param scope the properties of that scope, and no others; {} if the whole table is numbered
  * @returns 0 if there is no row
@@ -42,12 +42,11 @@ export async function countWithin<Entity extends ObjectLiteral>(
 }
 
 /**
- * Counts the rows of a scope anew and stores their number, for instance after rows were restored while triggers were off.
- * It is exact beside running writers: it locks the scope as an insert does. Without a scope it counts all, one after the
- * other; outside a transaction each commits by itself. It writes as the caller, who must own the table.
+ * It is exact while others write, because it locks the scope as an insert does. Without a scope it counts all scopes,
+ * one after the other. Outside a transaction each commits by itself. It writes as the caller, who must own the table.
  *
- * @param scope as for `countWithin`. undefined: all of them
- * @returns how many rows count, in the scope or in all
+ * @param scope as for `countWithin`, or undefined for all scopes
+ * @returns how many rows count, in the scope or in all scopes
  * @throws DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError, QueryFailedError
  * @example
@@ -118,7 +117,7 @@ function scopeValues(
   { metadata, scope }: Number,
   given: ObjectLiteral,
 ): unknown[] {
-  // Of an entity too; not of a Map, a Date or a list.
+  // An entity is accepted too, but a Map, a Date or a list is not.
   if (Object.prototype.toString.call(given) !== '[object Object]') {
     throw new DeclarationError(`${call}: expected an object with the scope, got ${kindOf(given)}.`)
   }
@@ -144,7 +143,7 @@ function scopeValues(
   })
 }
 
-/** Whether the driver sends the value as it is meant: it would make a text of nearly everything. */
+/** Whether the driver sends the value as it is meant. It would convert nearly everything to a text. */
 function isSent(value: unknown, { type, isArray }: Number['scope'][number]): boolean {
   if (typeof value === 'number') return Number.isFinite(value)
   if (typeof value !== 'object') return typeof value !== 'function' && typeof value !== 'symbol'

@@ -34,32 +34,32 @@ import { HIGHEST, numberTriggers } from './sql/triggers'
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
 export interface NumberWithinOptions {
   /**
-   * Properties within which rows are numbered; all NOT NULL. A relation stands for its join columns.
+   * Properties within which rows are numbered. All must be NOT NULL. A relation represents its join columns.
    *
    * @default []: the whole table
    */
   readonly scope?: readonly string[]
   /**
    * Keep a count of the rows of each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
-   * partitions keep none.
+   * partitions keep no count.
    *
    * @default false
    */
   readonly count?: boolean
   /**
    * Whether a number may be given again after the newest row of its scope was deleted or moved to another scope. TRUNCATE
-   * forgets the numbers that false keeps.
+   * removes the numbers that `false` keeps.
    *
    * @default true
    */
   readonly reuse?: boolean
   /** The first number of a scope; a new row never gets a lower one. @default 1 */
   readonly start?: number
-  /** Name of the column. @default the naming strategy's, or what `@Column` says */
+  /** The name of the column. @default the naming strategy's, or the one in `@Column` */
   readonly name?: string
 }
 
-/** A PropertyDecorator for what can be a number; TypeORM gives a bigint as a string. */
+/** A PropertyDecorator for a property that can be a number. TypeORM returns a bigint as a string. */
 type NumberDecorator = <Target extends object, Name extends string | symbol>(
   target: Target,
   property: Name extends keyof Target
@@ -70,14 +70,14 @@ type NumberDecorator = <Target extends object, Name extends string | symbol>(
 ) => void
 
 /**
- * Numbers the rows of each scope: a new row gets the highest number there plus 1, or `start`. There is no sequence, and a
- * rollback leaves no gap. It is also the column decorator, of an integer; a `@Column` of type bigint or smallint may
- * stand beside it, in either order.
+ * Numbers the rows of each scope: a new row gets the highest number there plus 1, or `start`. There is no sequence, and
+ * a rollback leaves no gap. It also declares the column, as an integer. You can add a `@Column` of type bigint or
+ * smallint, in either order.
  *
  * A number that is given is kept. A row that moves to another scope gets the next number there.
  *
- * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
- * initialised, for what contradicts the entity
+ * @throws DeclarationError when the class is defined, if the options make no sense, and when the DataSource is
+ * initialised, if they contradict the entity
  * @example
  * ```ts
  * @Entity()
@@ -93,10 +93,10 @@ export function NumberWithin(options: NumberWithinOptions = {}, ...applied: unkn
 }
 
 /**
- * What `@NumberWithin` does, for EntitySchema options: plain JavaScript has no decorators.
+ * Does for EntitySchema options what `@NumberWithin` does for a class, because plain JavaScript has no decorators.
  *
  * @param numbers the options of each property that is such a number
- * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @returns new options for `new EntitySchema(…)`; the passed options are left unchanged
  * @throws DeclarationError as the decorator does
  * @example
  * ```js
@@ -127,9 +127,9 @@ const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
 }
 
 /**
- * The door to TypeORM for a number, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
+ * Resolves a number for TypeORM and makes it take effect, as `attachDeclaration` does for a text.
  *
- * @param index the IndexMetadata that TypeORM calls the `columns` function of the unique index on
+ * @param index the IndexMetadata on which TypeORM calls the unique index's `columns` function
  * @returns the property paths of that index
  * @throws DeclarationError, UnsupportedDatabaseError
  */
@@ -241,7 +241,7 @@ interface Numbered {
   readonly metadata: EntityMetadata
 }
 
-/** What to do with existing rows when they are numbered for the first time, or in another way. */
+/** Returns the changes of existing rows when they are numbered for the first time, or in another way. */
 function numberedRows(numbered: Numbered): RowsChange {
   const { table } = numbered
   const install: Change = { up: [makeScopes(table)], down: [dropScopes(table)] }
@@ -266,11 +266,10 @@ function numberedRows(numbered: Numbered): RowsChange {
   return rows
 }
 
-/** @param had whose table of scopes goes */
 /**
- * One table of scopes in place of another. Numbers that are not given again go along.
+ * Replaces a table of scopes by another. Copies the numbers that are not reused.
  *
- * @param places of each column of the new scope in the former one, where both have the same columns
+ * @param places the place of each column of the new scope in the former one, if both have the same columns
  */
 const nextScopes = (from: NumberTable, to: NumberTable, places: readonly number[] | undefined): string[] => [
   makeScopes(
@@ -290,12 +289,12 @@ const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string
   by({ table, primary: primaryOf(metadata) })
 
 /**
- * On the way back the former index is made while columns have their new names, so rows that it would refuse are
- * corrected before it. The former table of scopes is made after it, when columns have their former names.
+ * A revert makes the former index while columns have their new names, so it first corrects rows that this index would
+ * refuse. It makes the former table of scopes after the index, when columns have their former names.
  */
 function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const { table, metadata } = numbered
-  // What was, with columns that were renamed by the names that they have now.
+  // The former table, with the current names of columns that were renamed.
   const was: NumberTable = {
     ...table,
     scope: note.scope.map((one, position) =>
@@ -305,7 +304,7 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const isThere = was.scope.every(({ name }) => isColumnName(metadata, name))
   const renumbered =
     isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
-  // By the names that columns had.
+  // The former table, with the former names of columns.
   const { scope, number, type, count, reuse, start, deleted, prefix } = note
   const had: NumberTable = { ...table, scope, number, type, count, reuse, start, deleted, triggers: prefix }
   const isSame = isNarrower(table, was) && isNarrower(was, table)
@@ -322,7 +321,7 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
 const isColumnName = ({ columns }: EntityMetadata, name: string): boolean =>
   columns.some(({ databaseName }) => databaseName === name)
 
-/** Rows of which no two have one number in the wider scope have none in the narrower one. */
+/** Whether the scope of `one` is narrower. Numbers that are unique in a wider scope are unique in a narrower one. */
 const isNarrower = (one: NumberTable, other: NumberTable): boolean =>
   other.scope.every(({ name }) => one.scope.some((column) => column.name === name))
 
@@ -344,7 +343,7 @@ const NUMBER_RULES: Rules<NumberWithinOptions> = {
 }
 
 /**
- * @param where names the declaration in an error: `@NumberWithin on Comment.number`
+ * @param where the name of the declaration in an error, such as `@NumberWithin on Comment.number`
  * @throws DeclarationError for an option that does not exist, or a value that it does not take
  */
 function toRawNumber(where: string, property: string, options: NumberWithinOptions): RawNumber {

@@ -3,19 +3,19 @@ import { named, type Statement } from '../../sql/find'
 import { tableName } from '../../sql/text-table'
 import { allEqual, isCounted, type NumberTable, scopeKey, scopeOf, scopesTable } from '../../sql/numbers'
 
-/** What reads and counts the rows of a scope, whose values are the parameters */
+/** The statements that read and count the rows of a scope. Their parameters are the values of the scope. */
 export interface CountStatements {
-  /** Finds how many rows count: one look-up in an index, of a few rows. */
+  /** Reads how many rows count, by one look-up of a few rows in an index. */
   readonly find: Statement<number>
-  /** Gives whether policies hide rows of the table from the role. */
+  /** Returns whether policies hide rows of the table from the role. */
   readonly hidesRows: Statement<boolean>
-  /** Gives the scopes that have rows, or had some, each as texts. */
+  /** Returns the scopes that have or had rows, each as texts. */
   readonly scopes: Statement<readonly unknown[]>
-  /** Locks a scope as the triggers do: until the transaction ends nobody adds a row to it, and no count of it changes. */
+  /** Locks a scope as the triggers do. Until the transaction ends, nobody adds a row to it or changes its count. */
   readonly lock: Statement<unknown>
   /**
-   * Counts the rows of a locked scope anew. A snapshot that hides some of them fails with 40001, or hides the part that
-   * counts them.
+   * Counts the rows of a locked scope anew. If the snapshot hides some of them, this fails with 40001, or the snapshot
+   * also hides the part that counts them.
    */
   readonly count: Statement<number>
 }

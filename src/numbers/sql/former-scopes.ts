@@ -4,10 +4,10 @@ import { tableName } from '../../sql/text-table'
 import type { FormerScopes } from '../../triggers/numbers'
 
 /**
- * Takes the numbers that are not given again from one table of scopes to the next. There are none where a restore has left
- * the former table out.
+ * Copies the numbers that are not reused from the former table of scopes to the new one. There are none if a restore
+ * has omitted the former table.
  *
- * @param places of each column of the new scope in the former one
+ * @param places the place of each column of the new scope in the former one
  */
 export function formerScopes(from: NumberTable, to: NumberTable, places: readonly number[]): FormerScopes {
   const [key, scopes] = [[...scopeKey(to), 'part'], scopesTable(from)]

@@ -30,24 +30,24 @@ import { SQLSTATE } from '../../sql/sqlstate'
 import { type RelationName, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
 import { equal, field } from '../../sql/text-table'
 
-/** The transition tables. */
+/** The names of the transition tables. */
 const transitions = ({ table }: NumberTable): readonly [gone: string, came: string] => [
   transition('gone', table),
   transition('came', table),
 ]
 
 /**
- * Rows that come are counted in one of so many rows of their scope, in turn, by so many numbers each. While a snapshot is
- * open no version of a row can be removed, and whoever looks it up walks over all of them.
+ * The parts of a scope that count inserted rows in turn, and the numbers that each part counts at a time. While a
+ * snapshot is open, no version of a part can be removed, and every look-up reads all of them.
  */
 const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
 
 /**
- * AFTER a statement: brings the counts of its scopes up to date, by one statement, in the order of the scopes. Counts
- * are only added to, never set: of several triggers, each does its part, in whatever order they come, and whatever
- * other triggers write meanwhile.
+ * Runs AFTER a statement, and updates the counts of its scopes by one statement, in the order of the scopes. It only
+ * adds to counts and never sets them. Therefore each of several triggers does its part, in any order, and independent
+ * of what other triggers write meanwhile.
  *
- * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed; all else is counted there.
+ * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed. It counts all other changes.
  */
 function countBody(table: NumberTable, adopting: boolean): string {
   const key = scopeKey(table)
@@ -96,8 +96,8 @@ END
 }
 
 /**
- * The parts of a scope that have the highest number of rows that are gone, in turn by the number of the row, so that
- * those who delete seldom wait for each other. Their mutex is not part 0: no delete waits for inserts.
+ * The parts of a scope that hold the highest number of removed rows. The row's number selects the part, so that deletes
+ * seldom wait for each other. Their mutex is not part 0, so that no delete waits for inserts.
  */
 const GONE = [-1, -2, -3, -4, -5, -6, -7, -8]
 
@@ -113,9 +113,9 @@ const newestOf = (table: NumberTable, row: 'NEW' | 'OLD'): string => `SELECT t.$
     ORDER BY ${byNumberDown(table, 't')} LIMIT 1`
 
 /**
- * The highest number of the rows that are there and of those that are gone. One snapshot shows a row or its number. A
- * snapshot from before the row was inserted shows neither: above READ COMMITTED the lock fails where a number has been
- * remembered since.
+ * Finds the highest number of the rows that exist and of those that were removed. One snapshot shows a row or its
+ * number. A snapshot from before the row was inserted shows neither. Above READ COMMITTED the lock fails if a number
+ * has been remembered since.
  */
 const newestOrGone = (table: NumberTable): string => `IF NOT pg_catalog.starts_with(
     pg_catalog.current_setting('transaction_isolation'), 'read '
@@ -135,9 +135,9 @@ const newestOrGone = (table: NumberTable): string => `IF NOT pg_catalog.starts_w
   ));`
 
 /**
- * BEFORE UPDATE OR DELETE: remembers the number of a row that leaves its scope. Not after the statement, which may insert
- * a row too. A row in the middle is remembered as well: a snapshot from before it shows neither it nor those above it.
- * What is remembered is the highest number of the scope, so that of many rows only the first one writes.
+ * Runs BEFORE UPDATE OR DELETE, and remembers the number of a row that leaves its scope. After the statement is too
+ * late, because it may insert a row too. A row in the middle counts as well: a snapshot from before it shows neither it
+ * nor the rows above it. It remembers the highest number of the scope, so that of many rows only the first one writes.
  */
 function keepBody(table: NumberTable): string {
   const [number, key, scope] = [quote(table.number), scopeKey(table), scopeOf(table, 'OLD')]
@@ -191,7 +191,7 @@ function keepTriggers(table: NumberTable, runs: string): Trigger[] {
     trigger('update', { when: [`(${stays.join('\n    AND ')}) IS NOT TRUE`] }),
     trigger('delete'),
     trigger('delete', { name: `${runs}_look`, each: 'STATEMENT' }),
-    // With a count, the counts go.
+    // With a count, the trigger of the count truncates the table of scopes.
     ...(table.count ? [] : [trigger('truncate', { each: 'STATEMENT' })]),
   ]
 }
@@ -200,10 +200,10 @@ const group = (by: readonly string[]): string => (by.length === 0 ? '' : ` GROUP
 const order = (by: readonly string[]): string => (by.length === 0 ? '' : ` ORDER BY ${by.join(', ')}`)
 
 /**
- * What gives rows their numbers and keeps the count; docs/numbers.md says how, and why it is enough.
+ * Returns the triggers that number rows and keep the count. docs/numbers.md explains how, and why that is enough.
  *
- * @param adopting the same triggers for a table whose rows get their numbers from a command: those that are written have
- *   none until it comes, and only those that have one count
+ * @param adopting whether a command numbers the rows of the table. Rows that are written have no number until then, and
+ *   only rows with a number count
  */
 export function numberTriggers(table: NumberTable, adopting = false): TriggerSet {
   const [place, count, keep] = [nameOf(table, 'place'), nameOf(table, 'count'), nameOf(table, 'keep')]
@@ -274,10 +274,10 @@ function placeTriggers(table: NumberTable, runs: string): Trigger[] {
       when,
       runs,
     })
-  // A row that comes with a number, as a restored one does, is for the index to decide. With a count it comes by all the
-  // same: its statement may have named the whole of a partition. Without reuse it takes the mutex, or it could come and go
-  // while an insert that was given its number waits at another index. Of an UPDATE no columns are named, for another
-  // trigger may derive the scope.
+  // The index decides about a row that has a number, such as a restored one. With a count the trigger fires for it all
+  // the same, because its statement may have named a partitioned parent. Without reuse the row takes the mutex.
+  // Otherwise it could be inserted and deleted while an insert that was given its number waits at another index. The
+  // UPDATE trigger names no columns, because another trigger may derive the scope.
   return [
     triggerOn(tableOf(table), {
       name: lookTrigger(table),
@@ -306,7 +306,7 @@ function statementTrigger(table: NumberTable, runs: string, event: (typeof EVENT
   })
 }
 
-/** BEFORE INSERT OR UPDATE, while a table is adopted. What is given is kept. */
+/** Runs BEFORE INSERT OR UPDATE, while a table is adopted. A given number is kept. */
 const leaveUnnumberedBody = ({ number }: NumberTable): string => `
 BEGIN
   IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
@@ -330,11 +330,11 @@ export const HIGHEST: Readonly<Record<string, string>> = {
 }
 
 /**
- * BEFORE INSERT OR UPDATE: takes the number after the highest of the scope. For a statement, it only looks whether it can.
+ * Takes the number after the highest of the scope, BEFORE INSERT OR UPDATE. For a statement, it only checks if it can.
  *
- * The scope's row in the table of scopes is its mutex, and is made where there is none. Those who wait for it wait in one
- * line. Every SELECT takes a new snapshot at READ COMMITTED because the function is VOLATILE; the one after the lock shows
- * what earlier holders have committed, and nobody else can add to it.
+ * The scope's row in the table of scopes is its mutex, and is made if it does not exist. Sessions wait for it in one
+ * line. Every SELECT takes a new snapshot at READ COMMITTED because the function is VOLATILE. The one after the lock
+ * shows what earlier holders have committed, and nobody else can add to it.
  */
 function placeNumberBody(table: NumberTable): string {
   const [number, scope] = [quote(table.number), scopeOf(table, 'NEW')]
@@ -393,7 +393,7 @@ const atTheEnd = ({ reuse }: NumberTable): Parameters<typeof raiseNumber>[1] => 
       : 'Give that row a lower number or delete it, or make the column a bigint.',
 })
 
-/** The column itself refuses them. */
+/** Lets NULLs in the scope pass, because the columns themselves refuse them. */
 const letNullsPass = (scope: readonly string[]): string =>
   scope.length === 0
     ? ''
