@@ -41,27 +41,27 @@ import { assignments, conditionOf, givenAsColumn, isOfClass, textOf, type Update
 /** The same type as in `catalog`, which imports this file. */
 type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
-/** Where the rows of a table are. */
+/** The places of a table's rows. */
 export interface Spread {
-  /** undefined: a cluster knows nothing of it. */
+  /** undefined if no cluster knows the table. */
   readonly distribution: Distribution | undefined
-  /** The node is the coordinator of its cluster. true without a cluster. */
+  /** Whether the node is the coordinator of its cluster. It is true without a cluster. */
   readonly isCoordinator: boolean
   /** Columns by which the table, or a partition of it, is partitioned; `''` for an expression. */
   readonly partitionedBy: readonly string[]
 }
 
-/** What the metadata of a cluster says of a table. */
+/** The distribution of a table in the metadata of a cluster. */
 interface Distribution {
   /**
-   * The rows are in shards by a column, in one shard, in a copy on every node, or on the coordinator alone, which has them
-   * in a shard of its own: a foreign key to a reference table makes a table so.
+   * The rows are in shards by a column, in one shard, in a copy on every node, or on the coordinator alone, in a shard
+   * of its own. A foreign key to a reference table makes a table `local`.
    */
   readonly kind: 'column' | 'single' | 'reference' | 'local'
   readonly column: string | undefined
 }
 
-/** What the catalog says of where the rows of the table `r` are, as JSON. */
+/** Reads from the catalog where the rows of the table `r` are, as JSON. */
 export const SPREAD_OF_R: string = `pg_catalog.jsonb_build_object(
   'citus', EXISTS (SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname ${EQUALS} 'citus'),
   'partitionedBy', (
@@ -73,9 +73,9 @@ export const SPREAD_OF_R: string = `pg_catalog.jsonb_build_object(
        AND a.attnum ${EQUALS} k.attnum
        AND k.attnum ${op('>')} 0))`
 
-/** What `SPREAD_OF_R` gives. */
+/** The result of `SPREAD_OF_R`. */
 export interface CatalogSpread extends Pick<Spread, 'partitionedBy'> {
-  /** The database has the extension. */
+  /** Whether the database has the extension Citus. */
   readonly citus: boolean
 }
 
@@ -89,7 +89,7 @@ FROM pg_catalog.pg_dist_partition AS d
 WHERE d.logicalrelid ${EQUALS} pg_catalog.to_regclass($1)`
 
 /**
- * Asks what only the metadata of a cluster says.
+ * Adds to the catalog's data what only the metadata of a cluster contains.
  *
  * @param relation the table's name as SQL
  */
@@ -119,7 +119,7 @@ export async function isDistributed(query: Query, relation: string): Promise<boo
 
 type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>
 
-/** TypeORM's CREATE TABLE with partitions; any other statement as it is. */
+/** Adds the partitions to TypeORM's CREATE TABLE. Returns any other statement unchanged. */
 export function spreadTable({ schema, table, hash, spread }: SpreadTable, sql: string): string {
   const made = /^CREATE TABLE ((?:"(?:[^"]|"")*"\.)?"(?:[^"]|"")*") \(/u.exec(sql)?.[1]
   if (typeof spread !== 'object' || made === undefined) return sql
@@ -139,16 +139,16 @@ export const distribute = ({ schema, table, hash }: SpreadTable): string =>
   `SELECT create_distributed_table(${literal(qualified(schema, table))}, ${literal(hash)})`
 
 /*
- * Statements in the shapes that a distributed table takes: one table in each, no CTE that writes, no LATERAL, no list in
- * the order of its input. Rows come by shard, so each of them brings its key, which says whose it is.
+ * Statements in the forms that a distributed table accepts: one table in each, no CTE that writes, no LATERAL, no list
+ * in the order of its input. Rows arrive by shard, so each row contains its key, which identifies it.
  */
 
-/** The values of a batch: an array of texts for each column of the key, and of those beside it. */
+/** The values of a batch: an array of texts for each column of the key, and for each other column. */
 type Given = readonly (readonly (string | null)[])[]
 
 /**
- * The parameters before the rows: of each column of the scope, every value once. Citus looks for the shards of each value
- * that it is given, so a scope that is given with each of its rows costs more than the rows do.
+ * Returns the parameters before the rows: every value of each column of the scope, once. Citus looks for the shards of
+ * each given value, so a scope that is repeated for each of its rows would cost more than the rows do.
  */
 export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (string | null)[][] =>
   scope.map((_, index) => [...new Set(given[index])])
@@ -157,7 +157,7 @@ export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (st
 const scopeArrays = ({ table, types }: BatchShape, from: number): string[] =>
   table.scope.map((name, index) => `${parameter(from + index)}::${types.get(name)?.type ?? 'text'}[]`)
 
-/** What comes before `selectRow`: for each column of the scope its place in the array, then the texts. */
+/** The columns before `selectRow`: the place of each column of the scope in its array, then the texts. */
 const keyList = (shape: BatchShape, from: number): string[] => [
   ...shape.table.scope.map(
     (name, index) => `pg_catalog.array_position(${scopeArrays(shape, from)[index] ?? ''}, ${field('t', name)})`,
@@ -166,9 +166,9 @@ const keyList = (shape: BatchShape, from: number): string[] => [
 ]
 
 /**
- * Rows that hold the texts of a batch. Parameters: an array for each column of the scope, and one for the hash.
+ * Finds rows that hold the texts of a batch. The parameters are an array for each column of the scope, and the hashes.
  *
- * @param given in the order of the key
+ * @param given the values of the batch, in the order of the key
  */
 export function findSpreadStatement(shape: BatchShape, given: Given): Statement<BatchRow> {
   const { table } = shape
@@ -189,8 +189,8 @@ WHERE ${where.join('\n    AND ')}`,
 }
 
 /**
- * Inserts rows of a batch at number 0, where nothing is in their way. Parameters: the arrays of the scope, then the values
- * of one row after the other, without those that it leaves to a default.
+ * Inserts rows of a batch at number 0 if no row conflicts. The parameters are the arrays of the scope, then the values
+ * of one row after the other, without the values that a row leaves to a default.
  */
 export function createSpreadStatement(
   shape: BatchShape,
@@ -213,17 +213,17 @@ RETURNING ${[...keyList(shape, 0), selectRow(shape, 't', { created: CREATED.yes 
   }
 }
 
-/** Whether a row brings the column that stands at this place among those of the insert. */
+/** Whether a row has a value for the column at this place among the columns of the insert. */
 type SpreadRow = (index: number) => boolean
 
-/** A place that no row of the batch has: a trigger has changed the text. */
+/** The place of a row that is not one of the batch, because a trigger has changed its text. */
 const NO_ROW = -1
 
 function spreadParser(shape: BatchShape, given: Given): Statement<BatchRow>['parse'] {
   const { scope, text } = shape.table
   const key = scope.length + text.length
   const columnsOf = columnsParser(shape, { start: key, tellsOthers: false }, sentInBatch)
-  // By what a row says of its key: the 1-based place of each of its scopes among them, and its texts.
+  // The key of a row is the 1-based place of each of its scopes among the given ones, and its texts.
   const places = new Map<string, number>()
   const firsts = scopesOf(shape.table, given).map((values) => new Map(values.map((value, place) => [value, place + 1])))
   given[0]?.forEach((_, place) => {
@@ -239,7 +239,7 @@ function spreadParser(shape: BatchShape, given: Given): Statement<BatchRow>['par
   }
 }
 
-/** Inserts one row at number 0; gives nothing where something is in its way. Takes the parameters of all. */
+/** Inserts one row at number 0. Returns nothing if a row conflicts. It takes the same parameters as the others. */
 export function createStatement(given: RowShape): Statement<StoredRow> {
   const shape = unechoed(given)
   const columns = insertColumns(shape)
@@ -252,7 +252,7 @@ RETURNING ${returnedRow(shape, CREATED.yes)}`,
   )
 }
 
-/** Updates the row that holds the text; gives nothing where there is none, or where it is as it should be. */
+/** Updates the row that holds the text. Returns nothing if there is no such row, or if it needs no change. */
 export function updateSpreadStatement(rowShape: RowShape, update: UpdateShape): Statement<StoredRow> {
   const shape = unechoed(rowShape)
   const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
@@ -268,7 +268,7 @@ RETURNING ${returnedRow(shape, CREATED.no)}`,
   )
 }
 
-/** The key of a row by its primary key: scope, then texts. Parameters: the primary key. */
+/** Reads the key of a row, first the scope and then the texts. The parameters are the primary key. */
 export function standingKeyStatement(table: TextTable, primary: readonly string[]): Statement<readonly unknown[]> {
   const key = keyColumns(table).slice(0, -1)
   return named(
@@ -279,7 +279,7 @@ WHERE ${primary.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(
   )
 }
 
-/** Who holds a text: its primary key, and whether it is deleted softly. Parameters: scope, text and hash. */
+/** Finds the primary key and the soft delete of the row that holds a text. The parameters are scope, text and hash. */
 export function holderKeyStatement(
   { table, types }: Pick<BatchShape, 'table' | 'types'>,
   { primary, softDelete }: HolderColumns,
