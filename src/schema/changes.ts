@@ -41,12 +41,12 @@ import {
 } from './table'
 
 /**
- * Does, before TypeORM's own changes, what TypeORM would do by dropping texts and hashes. Its comparison, which comes
- * after, then finds the columns as it wants them.
+ * Makes the changes that TypeORM would make by dropping texts and hashes. It runs before TypeORM's own comparison,
+ * which then finds the columns as it wants them.
  *
- * @param installed the triggers that stand on the table
- * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes and checks: to give
- * every row its hash, number and flag anew, wherever something changed that they depend on
+ * @param installed the triggers that exist on the table
+ * @returns the changes that remain once TypeORM has changed the columns, before it makes the indexes and checks. They
+ * give every row its hash, number and flag anew, if something changed that these depend on
  */
 export async function changeDeclarations(on: ChangingTable, installed: InstalledTriggers): Promise<Change[]> {
   const notes = guardNotesOf(installed)
@@ -59,19 +59,19 @@ export async function changeDeclarations(on: ChangingTable, installed: Installed
       [note.hash, after.hash],
       [note.number, after.number],
       [note.chained, after.chained],
-      // TypeORM would drop it, and every deleted row would hold its text again.
+      // TypeORM would drop this column, and every deleted row would hold its text again.
       [note.deleted ?? '', after.deleted ?? note.deleted ?? ''],
     ]
   })
   const created = declarations.filter((one) => !had.has(one) && isNew(on, one))
-  // As with notes, several that are new may be any.
+  // Several new texts are ambiguous, as with notes.
   const unnoted = new Map(created.length === 1 ? created.map((one) => [one, withoutNote(on, one)]) : [])
   const ofOthers = [...unnoted.values()].flatMap((one) => one?.pairs ?? [])
   const renames = await followRenames(on, [...ofTexts, ...ofOthers, ...setColumnPairs(on.metadata, installed)])
   const names = entityTable(on.metadata)
   for (const { text } of tableNames(on.metadata)) await keepType(on.queryRunner, names, text.column, on.table)
   const renamed = (name: string): string => renames.get(name) ?? name
-  /** A guard's note, in the names that its columns have by now. */
+  /** Converts a guard's note to the current names of its columns. */
   const rows = (note: GuardNote, declaration?: Declaration): RowsBefore => ({
     ...note,
     ...names,
@@ -98,7 +98,7 @@ export async function changeDeclarations(on: ChangingTable, installed: Installed
   return left
 }
 
-/** @param isOthers other columns have taken the names of those that the guard looked after */
+/** @param isOthers whether other columns have taken the names of the columns that the guard served */
 async function change(
   on: ChangingTable,
   declaration: Declaration,
@@ -108,11 +108,11 @@ async function change(
   const { table: after, text } = declaration
   for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
   await keepDeleteDate(on.queryRunner, after, declaration, on.table)
-  // Index and check prove all that a guard would, if nothing else changes but who may be NULL.
+  // Index and check prove as much as a guard, if nothing changes except which columns may be NULL.
   const before = noted ?? guardlessRows(after).find((rows) => isWhole(on, rows))
   if (!before) {
-    // A guard may have lost its comments, as in a dump without them: index and check still say what the rows are. Nobody
-    // knows what was written while the guard was away.
+    // If a guard has lost its note, index and check still define the rows. Nobody knows what was written while the
+    // guard was absent.
     const rows = { ...after, digestName: after.digest.name }
     return await rebuild(on, declaration, isWhole(on, rows) ? rows : undefined)
   }
@@ -125,15 +125,15 @@ async function change(
 }
 
 /**
- * Renames columns. One follows its declaration if the old one is there and not wanted, and the new one wanted and not
- * there. One whose name another column is to have makes room for it first.
+ * Renames columns. A column follows its declaration if the old name exists and is not declared, and the new name is
+ * declared and does not exist. A column whose name another column needs is renamed first.
  *
- * @returns the new names, by the old
+ * @returns the new names, by the old ones
  */
 async function followRenames(on: ChangingTable, all: readonly ColumnPair[]): Promise<ReadonlyMap<string, string>> {
   const pairs = all.filter(([from, to]) => from !== to && hasColumn(on, from))
   const free = new Set(pairs.map(([from]) => from).filter((name) => !isDeclared(on, name)))
-  // As often as there are pairs: each round frees at least one name, or none of the rest can be.
+  // There are enough rounds: each one frees at least one name, or none of the rest can be freed.
   for (const _ of pairs) for (const [from, to] of pairs) if (free.has(from)) free.add(to)
   const renames = new Map<string, string>()
   const isRoom = (name: string): boolean => !hasColumn(on, name) || renames.has(name)
@@ -145,18 +145,18 @@ async function followRenames(on: ChangingTable, all: readonly ColumnPair[]): Pro
   const renamed = (name: string): string => renames.get(name) ?? name
   for (const column of table.columns) column.name = renamed(column.name)
   for (const one of [...table.indices, ...table.uniques]) one.columnNames = one.columnNames.map(renamed)
-  // TypeORM makes an index that it drops again on the way back, before columns have their former names.
+  // In a revert, TypeORM makes an index that it drops here, before columns have their former names.
   for (const one of table.indices) if (one.where) one.where = renameIn(one.where, renames)
   return renames
 }
 
-/** A text that had no guard, and was renamed: its columns by their old names with the new, and what the rows are. */
+/** A text that had no guard and was renamed, with the old and new names of its columns, and the rules of its rows. */
 interface Unnoted {
   readonly pairs: readonly ColumnPair[]
   readonly before: RowsBefore
 }
 
-/** Without a note its check tells: it has a name that only these columns give. Those that the entity has lost are tried. */
+/** Finds a text without a note by the check's name, which depends on its columns. Tries columns the entity has lost. */
 function withoutNote(on: ChangingTable, { table: after }: Declaration): Unnoted | undefined {
   const [text, ...more] = after.text
   if (!text || more.length > 0) return undefined
@@ -167,7 +167,7 @@ function withoutNote(on: ChangingTable, { table: after }: Declaration): Unnoted 
   const hashes = had(after.hash, new Set(['bytea']))
   const numbers = had(after.number, new Set(['integer']))
   const booleans = had(after.chained, new Set(['boolean']))
-  // No rule names the flag. Where other booleans go too, its comment tells.
+  // No rule names the flag. If other booleans are removed too, its comment identifies it.
   const ours = booleans.filter((name) => on.table.findColumnByName(name)?.comment?.startsWith('typeorm-unique-text'))
   const [chained, ...others] = booleans.length === 1 ? booleans : ours
   if (chained === undefined || others.length > 0) return undefined
@@ -213,7 +213,7 @@ function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
   return hidden.every((name) => hasColumn(on, name)) && hasWholeIndex(on, rows) && hasCheck(on, rows.check)
 }
 
-/** Changes comments of hidden columns, which tell the property. For another comment TypeORM would build the index anew. */
+/** Changes comments of hidden columns, which name the property. For another comment TypeORM would remake the index. */
 async function changeComments({ queryRunner, table }: ChangingTable, declaration: Declaration): Promise<void> {
   for (const { databaseName, comment = '' } of declaration.hidden) {
     const found = table.findColumnByName(databaseName)
@@ -233,7 +233,7 @@ async function renameConstraints(
     for (const one of table.indices) if (one.name === before.index) one.name = after.index
   }
   if ((before.guardless === true) !== (after.guardless === true)) {
-    // Another check holds the numbers. TypeORM makes it; on the way back it would make the old one by the new names.
+    // Another check keeps the numbers. TypeORM makes it, but in a revert would make the old one with the new names.
     await emit(queryRunner, inverse(addCheck({ ...before, digest: after.digest })))
     table.checks = table.checks.filter(({ name }) => name !== before.check)
   } else if (before.check !== after.check) {
@@ -292,7 +292,7 @@ async function keepDeleteDate(
 
 type Rule = (declaration: Declaration, note: GuardNote) => boolean
 
-/** Rules in the order to try: the same text, another name for the same columns, a hidden column that keeps its name. */
+/** The rules in their order: the same text, another name for the same columns, a hidden column that keeps its name. */
 const RULES: readonly Rule[] = [
   ({ name }, note) => note.name === name,
   ({ table }, note) => columnNames(note) === columnNames(table),
@@ -303,7 +303,7 @@ const HIDDEN = ['hash', 'number', 'chained'] as const
 
 const columnNames = ({ text }: Pick<TextRows, 'text'>): string => JSON.stringify(text.map(({ name }) => name))
 
-/** Which installed guard each declaration had until now, if any. No guard is given twice. */
+/** Returns the installed guard that each declaration had until now, if any. No guard is assigned twice. */
 function predecessors(
   on: ChangingTable,
   declarations: readonly Declaration[],
@@ -322,7 +322,7 @@ function predecessors(
       pair(declaration, note)
     }
   }
-  // TypeORM takes columns so: if one text is gone and one is new, it was renamed.
+  // Like TypeORM for columns, this treats one removed text and one new text as a rename.
   const created = declarations.filter((one) => !found.has(one) && isNew(on, one))
   const gone = [...free].filter(({ text }) => text.every(({ name }) => hasColumn(on, name) && !isDeclared(on, name)))
   if (created.length === 1 && gone.length === 1 && created[0]?.table.text.length === gone[0]?.text.length) {
@@ -341,12 +341,12 @@ export async function dropDifferent(on: ChangingTable, state: TableState): Promi
   const { metadata, table } = on
   const works = triggerWorks(metadata)
   const declarations = tableDeclarations(metadata).map((one) => one.table)
-  // TypeORM sees that an index is over other columns, or not unique.
+  // TypeORM sees by itself that an index has other columns, or is not unique.
   const isUnseen = ({ kind, detail }: Finding): boolean => kind === 'invalid' || detail !== undefined
   const ofTexts = declarations.map((rows) => findDrift(rows, state))
-  // The way back of TypeORM's makes indexes with their columns in any order.
+  // A revert by TypeORM makes indexes with their columns in any order.
   const ofSets = works.map((work) => workDrift([work], state).filter(({ detail }) => detail !== OTHER_ORDER))
-  // What another declaration made changes with its rows.
+  // An object of another declaration changes with its rows.
   const ofSameTexts = ofTexts.filter(isOfThis).flat()
   const findings = [
     ...ofSameTexts.filter(({ detail }) => detail !== OTHER_ROWS),

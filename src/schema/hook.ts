@@ -35,12 +35,12 @@ import {
 import { exactState } from './readiness'
 import { fillColumns, planNewRows, planRows, refuseLargeTable, type RowsPlan } from './rows'
 
-/** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
+/** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook uses. */
 interface SchemaBuilder {
   queryRunner: QueryRunner
   readonly entityToSyncMetadatas: readonly EntityMetadata[]
   executeSchemaSyncOperationsInProperOrder(): Promise<void>
-  /** Called when columns are as they shall be, before indexes and checks are. */
+  /** TypeORM calls this when columns are as they should be, before it makes indexes and checks. */
   createNewIndices(): Promise<void>
   getTablePath(target: EntityMetadata | Table): string
 }
@@ -53,10 +53,10 @@ interface Driver {
 const HOOKED = Symbol.for('typeorm-unique-text.hooked')
 
 /**
- * Makes every TypeORM command that synchronizes or generates emit our triggers, by one change of this driver instance,
- * whichever copy of this package makes it.
+ * Makes every TypeORM command that synchronizes or generates emit our triggers. It changes this driver instance once,
+ * even if several copies of this package call it.
  *
- * @throws UnsupportedDatabaseError if this version of TypeORM lacks what the hook stands on
+ * @throws UnsupportedDatabaseError if this version of TypeORM lacks a part that the hook uses
  */
 export function hookSchemaBuilder(dataSource: DataSource): void {
   const driver = dataSource.driver as unknown as Driver & { [HOOKED]?: true }
@@ -73,7 +73,7 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
     }
     return builder
   }
-  // `dropDatabase`, and so `dropSchema` and `schema:drop`, drop tables and types; our functions go with them.
+  // `dropDatabase`, and so `dropSchema` and `schema:drop`, drop tables and types. This drops our functions too.
   const drop = dataSource.dropDatabase.bind(dataSource)
   dataSource.dropDatabase = async () => {
     await drop()
@@ -83,8 +83,8 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
 }
 
 /**
- * Triggers stay where nothing stands in the way. Where a change needs them away for a moment, all that is done meanwhile
- * is one statement with what puts them back: what another session wrote in between would be wrong for ever.
+ * Keeps triggers if nothing obstructs them. If a change needs them dropped for a moment, one statement makes all
+ * changes and restores the triggers, because a row that another session wrote in between would remain wrong.
  */
 async function synchronizeWithTriggers(
   builder: SchemaBuilder,
@@ -116,7 +116,7 @@ async function synchronizeWithTriggers(
       ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
       ...wanted.flatMap((set) => Object.values(set.columns)),
     ])
-    // A statement may need the triggers away, or change what they stand on.
+    // A statement may need the triggers dropped, or change what they depend on.
     const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
     const touched = planned.some(({ query }) => isInTheWay(query))
     const site = { ...entity, touched, isNew: fresh.includes(entity) }
@@ -125,12 +125,12 @@ async function synchronizeWithTriggers(
   const sites = plans.map(({ site }) => site)
   const functions = planAllFunctions(sites, kernel, guardKernel)
   const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
-  // Between the statements of a text's new normalizer there is work for JavaScript.
+  // JavaScript has work to do between the statements of a text's new normalizer.
   const isByHand = planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
   const sql = planned.map(({ query }) => query)
   // Work on rows may be refused.
   const isWhole = !isByHand && (comeBack || makesUniqueAgain(sql) || sql.some((one) => one.startsWith('DO ')))
-  // Triggers that stand before the rows have what they keep would say that nothing is missing.
+  // If triggers existed before the rows have what they keep, they would suggest that nothing is missing.
   const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))
   const guarded = isByHand && comeBack ? requireTransaction() : []
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
@@ -139,8 +139,8 @@ async function synchronizeWithTriggers(
     await emit(queryRunner, { up: guarded, down: [] })
     await emit(queryRunner, makeRoom(sites, orphans))
     await emit(queryRunner, { up: [], down: functions.last })
-    // What is done with rows that lose their triggers may write to other tables. So the triggers of those are there
-    // still, and on the way back there again.
+    // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
+    // then, and in a revert they exist again.
     const leaving = plans.filter(({ removed }) => removed.length > 0)
     for (const { before } of leaving) await emit(queryRunner, before)
     for (const { change } of leaving.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
@@ -154,7 +154,7 @@ async function synchronizeWithTriggers(
     await emit(queryRunner, functions.after)
     for (const { metadata } of fresh) {
       const table = spreadDeclaration(metadata)?.table
-      // Once its index, check and triggers are there, a new table goes to the nodes of its cluster.
+      // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
       if (table?.spread === 'citus') await emit(queryRunner, { up: [distribute(table)], down: [] })
     }
     await emit(queryRunner, { up: [], down: guarded })
@@ -162,10 +162,10 @@ async function synchronizeWithTriggers(
 }
 
 /**
- * Warns where a new table has the columns of one that its entity has perhaps lost: a renamed one would be an empty table,
- * for TypeORM renames none.
+ * Warns if a new table has the columns of a table that its entity has perhaps lost. A renamed table would be an empty
+ * one, because TypeORM renames none.
  *
- * @returns comments for the reader of a migration: no command shows what the logger gets, unless `logging` says so
+ * @returns comments for the reader of a migration, because commands show what the logger gets only if `logging` is set
  */
 async function warnOfRenamed(
   queryRunner: QueryRunner,
@@ -181,7 +181,7 @@ async function warnOfRenamed(
     const columns = listed(state?.columns.map((one) => one.name) ?? [])
     for (const { metadata, installed, searchSchema } of fresh) {
       const isAlike = listed(metadata.columns.map((one) => one.databaseName)) === columns
-      // Also an entity that is not synchronized has its table.
+      // An entity that is not synchronized has its table, too.
       const isClaimed = entityMetadatas.some((one) => isOf(orphan, one, searchSchema))
       if (installed.schema !== orphan.schema || !isAlike || isClaimed) continue
       const warning =
@@ -195,20 +195,20 @@ async function warnOfRenamed(
   return { up, down: [] }
 }
 
-/** The triggers of a table, and all else of it that a declaration makes; null where the table does not exist. */
+/** The triggers of a table, and all else that a declaration makes; `state` is null if the table does not exist. */
 type ExactTriggers = EntityTriggers & { readonly state: TableState | null }
 
 interface TablePlan extends SetPlan, RowsPlan {
   readonly site: TriggerSite
 }
 
-/** TypeORM's picture of an entity's table; undefined where there is none yet. */
+/** Returns TypeORM's picture of an entity's table, or undefined if there is none yet. */
 function tableOf(builder: SchemaBuilder, metadata: EntityMetadata): Table | undefined {
   const path = builder.getTablePath(metadata)
   return recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
 }
 
-/** Changes what TypeORM would lose or does not see, and runs its own changes. */
+/** Makes the changes that TypeORM would lose or does not see, and runs TypeORM's own changes. */
 async function changeAll(
   builder: SchemaBuilder,
   entities: readonly ExactTriggers[],
@@ -230,7 +230,7 @@ async function changeAll(
     }
     left.push(...(on ? await changeLookups(lookups, on) : wantedLookups(metadata).map(addLookup)))
   }
-  // What is left is done when the columns are done, and the indexes are not.
+  // The remaining changes are made after those of the columns and before those of the indexes.
   const createNewIndices = builder.createNewIndices.bind(builder)
   builder.createNewIndices = async () => {
     for (const change of left) await emit(queryRunner, change)
@@ -261,13 +261,13 @@ interface Recorder {
 
 const recorderOf = ({ queryRunner }: Builder): Recorder => queryRunner as unknown as Recorder
 
-/** TypeORM 1.1 has the same lists on the builder too; 0.3 looks them up at the query runner. */
+/** Replaces tables and views. TypeORM 1.1 has the lists on the builder too; 0.3 reads them from the query runner. */
 function show(builder: Builder, tables: Table[], views: View[]): void {
   Object.assign(recorderOf(builder), { loadedTables: tables, loadedViews: views })
   if ('tables' in builder) Object.assign(builder, { tables, views })
 }
 
-/** What TypeORM would do, found by letting it do so on copies while the query runner only records. */
+/** Finds what TypeORM would do. TypeORM works on copies, while the query runner only records. */
 async function dryRun(
   builder: Builder,
   synchronize: () => Promise<void>,
@@ -300,12 +300,12 @@ function wantedLookups(metadata: EntityMetadata): LookupIndex[] {
 }
 
 /**
- * Makes what stands what is wanted. TypeORM does not see these indexes: 0.3 would make a btree of them, which refuses
- * long texts.
+ * Changes the existing look-up indexes to the wanted ones. TypeORM does not see these indexes: 0.3 would make a btree
+ * of them, which refuses long texts.
  *
- * @param installed names, of all tables
- * @param table of the picture, whose columns have their new names already
- * @returns those to make once the columns are done
+ * @param installed the names of look-up indexes, of all tables
+ * @param table TypeORM's picture of the table, whose columns have their new names already
+ * @returns the indexes to make once the columns are changed
  */
 async function changeLookups(
   installed: ReadonlySet<string>,
@@ -341,8 +341,8 @@ interface StatementRecorder {
 }
 
 /**
- * Runs TypeORM's comparison with the hash in the primary key of every table that is spread by it: in the database a key
- * must hold it, and for an entity its own columns are enough. A new table is made with its partitions.
+ * Runs TypeORM's comparison with the hash in the primary key of every table that is spread by it. In the database such
+ * a key must contain the hash, but an entity needs only its own columns. A new table is made with its partitions.
  */
 async function withSpreadKeys(
   queryRunner: QueryRunner,

@@ -6,15 +6,15 @@ import { normalizeText } from '../text/normalizer'
 import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../triggers/rows'
 import { queryOf } from './table'
 
-/** How many rows are read and written at once. */
+/** The number of rows that are read and written at once. */
 const BATCH_ROWS = 1000
 
-/** How many rows an error names. */
+/** The number of rows that an error names. */
 const NAMED_ROWS = 10
 
 /**
  * Normalizes the texts and the names that the rows of an entity's table hold, as the entity declares them. A migration
- * that gives a text another normalizer has one statement to be replaced by this call.
+ * that gives a text another normalizer has one statement that you replace by this call.
  *
  * It writes only rows that it changes, and no column that the table does not have yet, so that an older migration runs
  * on an empty database too.
@@ -22,7 +22,7 @@ const NAMED_ROWS = 10
  * @returns how many rows it has changed
  * @throws TextRejectedError if a normalizer rejects a text; the reason names up to ten such rows by primary key
  * @throws SchemaDriftError if the table, or a column of its primary key, does not exist
- * @throws DeclarationError if the entity has neither
+ * @throws DeclarationError if the entity has neither texts nor names
  * @example
  * await normalizeTexts(queryRunner, Page) // in up() of a migration
  */
@@ -94,7 +94,7 @@ interface RowTexts {
   readonly texts: readonly (string | null)[]
 }
 
-/** An array for each column. */
+/** Returns an array of values for each column. */
 const valuesOf = (rows: readonly RowTexts[]): (readonly (string | null)[])[] => {
   const all = rows.map(({ keys, texts }) => [...keys, ...texts])
   return (all[0] ?? []).map((_, index) => all.map((row) => row[index] ?? null))

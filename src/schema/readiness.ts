@@ -32,58 +32,58 @@ import {
 } from '../triggers/plan'
 import { triggerWorks, wantedSets } from './table'
 
-/** Stands for the only table of a declaration, if the DataSource has no others of that name. */
+/** The key of a declaration's only table, if the DataSource has no others of that name. */
 const ONLY = 'only'
 
-/** A waiting caller asks by itself if another's answer takes longer than this, in milliseconds. */
+/** A waiting caller queries the database itself if another's answer takes longer than this, in milliseconds. */
 const PATIENCE_MILLISECONDS = 1_000
 
-/** Who asks, and on which connection. */
+/** A caller's connection for queries of the catalog. */
 export interface Asking {
   readonly query: Query
-  /** The connection is the caller's, who holds it and perhaps locks meanwhile. */
+  /** Whether the connection is the caller's, who holds it and perhaps locks meanwhile. */
   readonly shared: boolean
-  /** Gives up a connection that is not the caller's. */
+  /** Releases a connection that is not the caller's. */
   release(): Promise<void>
 }
 
-/** What is being looked up outside transactions. A promise here settles, and never rejects. */
+/** The look-ups that run outside transactions. These promises settle, and never reject. */
 const underWay = new WeakMap<Declaration, Promise<unknown>>()
 
 /**
- * Sees once per DataSource that index, check and guard of a declaration stand; an operation without them would store
- * duplicates or find nothing. A failure is not remembered, so that a migration mends it without a restart.
+ * Checks once per DataSource that index, check and guard of a declaration exist. Without them an operation would store
+ * duplicates or find nothing. A failure is not remembered, so that a migration corrects it without a restart.
  *
- * If several call at once, the first asks. Only callers that hold neither a connection nor a lock wait for it: the
- * first may need what another one holds.
+ * If several callers need the answer at once, the first one queries the database. Only callers that hold neither a
+ * connection nor a lock wait for it, because the first may need what another one holds.
  *
  * @returns the same object for the same table
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
 export function ensureReady(declaration: Declaration, asking: Asking): ReadyTable | Promise<ReadyTable> {
-  // A table of a tenant is kept by another key.
+  // A tenant's table has another key.
   const known = registry.ready.get(declaration)?.get(ONLY)
   if (known) return known
   if (isOneOfMany(declaration)) return ofTenant(declaration, asking.query)
   return asking.shared ? askFor(declaration, ONLY, asking.query) : askOnce(declaration, asking)
 }
 
-/** What `ensureReady` gives by now; undefined before its first answer, and where tenants have tables of their own. */
+/** Returns what `ensureReady` found, or undefined before its first answer and if tenants have tables of their own. */
 export const knownReady = (declaration: Declaration): ReadyTable | undefined =>
   registry.ready.get(declaration)?.get(ONLY)
 
 /**
- * A deferrable constraint that came since may be why, or that Citus has the rows since: what was seen of the table is
- * forgotten, so that the next look sees it.
+ * Forgets what was seen of the table if the error may result from a new deferrable constraint, or from rows that Citus
+ * has distributed since. The next look then sees the change.
  *
- * @returns whether the error says so: 55000 of a constraint, which no trigger of ours names, or 0A000
+ * @returns whether the error indicates such a change: 55000 that names a constraint, or 0A000
  */
 export function forgetIfChanged(declaration: Declaration, error: unknown): boolean {
   const { code, constraint } = serverError(error) ?? {}
   const seen = [...(registry.ready.get(declaration)?.values() ?? [])]
   const isMoved = code === SQLSTATE.featureNotSupported && seen.some(({ distributed }) => distributed === false)
   const isChanged = isMoved || (code === SQLSTATE.wrongState && constraint !== undefined)
-  // The check of another declaration, perhaps, whose guard stands now: the next call asks, and the same would fail again.
+  // The check may be another declaration's, whose guard exists now. The next call looks; this one would fail again.
   const mayBeOthers = code === SQLSTATE.checkViolation && constraint !== declaration.table.check
   if (isChanged || mayBeOthers) registry.ready.delete(declaration)
   return isChanged
@@ -114,7 +114,7 @@ async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyT
   const before = underWay.get(declaration)
   if (before) {
     await asking.release()
-    // The other's answer may never come.
+    // The other caller may never answer.
     let timer: NodeJS.Timeout | undefined
     const patience = new Promise<void>((resolve) => (timer = setTimeout(resolve, PATIENCE_MILLISECONDS)))
     await Promise.race([before, patience])
@@ -132,19 +132,19 @@ async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyT
   }
 }
 
-/** The entity has a table in the schema of each tenant. */
+/** Whether the entity has a table in the schema of each tenant. */
 export const isOneOfMany = ({ metadata }: Declaration): boolean => hasTenants(metadata)
 
-/** `search_path` selects the table: a cached answer could be that for another tenant's. */
+/** Whether `search_path` selects the table. A cached answer could then be that for another tenant's table. */
 export function hasTenants(metadata: EntityMetadata): boolean {
   const settings = registry.settings.get(dataSourceOf(metadata))
   return settings?.tenantsBySearchPath === true && foreignSchema(metadata) === undefined
 }
 
 /**
- * A `server_version_num`. From 18.0 on, a row that a statement waited for frees what run-time pruning uses for the rest
- * of the statement, and the server crashes. Mended on 2026-10-10, https://github.com/postgres/postgres/commit/1b5dd3a;
- * there is no upper bound here, for no release with it was at hand.
+ * A `server_version_num`. Since 18.0, a wait for a row frees what run-time pruning uses for the rest of the statement,
+ * and the server crashes. https://github.com/postgres/postgres/commit/1b5dd3a corrected this on 2026-10-10. There is no
+ * upper bound here, because no release with the correction was available.
  */
 const FIRST_TO_CRASH = 180_000
 
@@ -172,7 +172,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   }
 }
 
-/** The table that search_path finds, and those that its triggers write to: another session may find other ones of these. */
+/** Identifies the table that search_path finds, and those that its triggers write to. These differ between sessions. */
 async function tenantOf(metadata: EntityMetadata, query: Query): Promise<string | undefined> {
   const root = rootOf(metadata)
   const written = triggerWorks(root).flatMap(({ set: { writes } }) =>
@@ -181,7 +181,7 @@ async function tenantOf(metadata: EntityMetadata, query: Query): Promise<string 
   return await tableOids(query, qualified(foreignSchema(root), root.tableName), written)
 }
 
-/** Tables that were found ready, by entity; by OIDs where search_path selects the tenant. */
+/** Tables that were found ready, by entity, and by OIDs if search_path selects the tenant. */
 const ready = new WeakMap<EntityMetadata, Set<string>>()
 
 /**
@@ -208,7 +208,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   ready.set(root, known.add(tenant ?? relation))
 }
 
-/** What of the declarations cannot be kept where the rows of their table are. */
+/** Returns the declarations that cannot be enforced where the rows of their table are. */
 export const spreadDrift = (
   metadata: EntityMetadata,
   spread: Spread,
@@ -221,7 +221,7 @@ export const spreadDrift = (
     detail,
   }))
 
-/** What to do about it. No migration of TypeORM's changes where rows are. */
+/** The remedy. No migration of TypeORM moves rows. */
 const MOVE_ROWS = 'Move its rows, for instance by undistribute_table(), or change the declaration (docs/scale.md).'
 
 /** @throws SchemaDriftError, UnsupportedDatabaseError */
@@ -230,7 +230,7 @@ export function refuseSpread(metadata: EntityMetadata, spread: Spread, texts?: r
   if (findings.length > 0) throw new SchemaDriftError(metadata.tableName, findings, MOVE_ROWS)
 }
 
-/** Rows of one text, and of one hash, must be in one place, or no index keeps them apart. */
+/** Rows of one text, and of one hash, must be in one place. Otherwise no index keeps them unique. */
 function notByKey(table: Declaration['table'], { distribution, partitionedBy }: Spread): string[] {
   if (distribution?.kind === 'reference') return ['it is a reference table of Citus, whose copies can differ']
   const by = distribution?.column === undefined ? partitionedBy : [distribution.column]
@@ -244,7 +244,7 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
   })
 }
 
-/** What works on a table in one place only. */
+/** Returns why declarations that work in one place only cannot be kept on this table. */
 function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, partitionedBy }: Spread): string[] {
   if (!distribution && partitionedBy.length === 0) return []
   const kept = [...tableNames(metadata), ...(distribution ? tableNumbers(metadata) : [])].map(
@@ -263,8 +263,8 @@ function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, pa
 const only = (kind: Finding['kind'], object: Finding['object'], name: string): Finding[] => [{ kind, object, name }]
 
 /**
- * What contradicts the declaration; empty if nothing does. Of a state that knows how the server writes what is wanted,
- * every definition is compared, as `migration:generate` and the doctor do. Otherwise only what an operation needs.
+ * Returns what contradicts the declaration. If the state contains the server's words for what is wanted, it compares
+ * every definition, as `migration:generate` and the doctor do. Otherwise it compares only what an operation needs.
  */
 export function findDrift(table: TextTable, state: TableState | null): Finding[] {
   if (!state) return only('missing', 'table', table.table)
@@ -280,7 +280,7 @@ export function findDrift(table: TextTable, state: TableState | null): Finding[]
   ]
 }
 
-/** Hidden columns that are missing, or have another type. */
+/** Returns hidden columns that are missing or differ. */
 export function columnDrift(table: TextTable, { columns, written }: TableState): Finding[] {
   const types: Record<string, string> = {
     [table.hash]: table.digest.type,
@@ -301,7 +301,7 @@ export function columnDrift(table: TextTable, { columns, written }: TableState):
   })
 }
 
-/** Columns that must not be NULL, since a NULL there is equal to nothing. */
+/** Returns nullable columns that must be NOT NULL, because a NULL there is equal to nothing. */
 const nullDrift = (names: readonly string[], { columns, written }: TableState): Finding[] =>
   written
     ? columns
@@ -321,13 +321,13 @@ function indexDrift({ name, columns, where }: NamedIndex, { indexes, written }: 
   return different(at, words === wordsOf(found.definition) ? undefined : 'its definition differs')
 }
 
-/** TypeORM does not see it. */
+/** TypeORM does not see this difference. */
 export const OTHER_ORDER = 'its columns have another order'
 
 const isSameList = (one: readonly string[], other: readonly string[]): boolean =>
   JSON.stringify(one) === JSON.stringify(other)
 
-/** A change of the declaration, if the index is a text's: the rows change, too. */
+/** If the index is a text's, the declaration has changed, and the rows change too. */
 export const OTHER_ROWS = 'it holds other rows'
 
 export const indexOf = (table: TextTable): NamedIndex => {
@@ -336,7 +336,7 @@ export const indexOf = (table: TextTable): NamedIndex => {
   return { name: table.index, columns, ...(where === undefined ? {} : { where }) }
 }
 
-/** What contradicts the triggers that were registered for a table, and the indexes on which they stand. */
+/** Returns what contradicts the triggers that were registered for a table, and the indexes that they depend on. */
 export const workDrift = (works: readonly TriggerWork[], state: TableState): Finding[] =>
   works.flatMap(({ set, indexes = [] }) => [
     ...nullDrift(
@@ -359,8 +359,8 @@ function checkDrift(table: TextTable, { checks, written }: TableState): Finding[
 }
 
 /**
- * The parts of a set of triggers that this release cannot work with. Only `migration:generate` compares code: what
- * another release has made serves, as long as their protocols say so, so that both can run while one is deployed.
+ * Returns the parts of a set of triggers that this release cannot work with. Only `migration:generate` compares code.
+ * The set of another release serves if the protocols allow it, so that both releases can run during a deployment.
  */
 function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const isGuard = set.kind === 'guard'
@@ -370,7 +370,7 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const note = installed && parseNote(installed.body)
   const difference = noteDifference(set, note)
   const isAnothers = difference === undefined && note?.protocol !== set.note.protocol
-  // Of a set that another release has made must stand whatever its triggers run, for instance another kernel.
+  // If another release made the set, the functions that its triggers run must exist, for instance another kernel.
   const run = state.triggers
     .filter(({ name }) => triggers.some((one) => one.name === name))
     .map(({ runs }) => runs.name)
@@ -405,11 +405,11 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   return [...ofFunctions, ...ofTriggers, ...ofTables, ...writtenDrift(set, state)]
 }
 
-/** What contradicts the table that functions of a set write to. */
+/** Returns what contradicts the table that functions of a set write to. */
 function writtenDrift({ writes, table }: TriggerSet, { foreign, homes, schema }: TableState): Finding[] {
   if (!writes) return []
   const relation = qualified(writes.schema, writes.name)
-  // The functions look where their own table is, and `search_path` has another schema first.
+  // The functions look in the schema of their own table, and `search_path` has another schema first.
   const isElsewhere = writes.schema === table.schema && (homes[relation] ?? schema) !== schema
   const detail = foreign.includes(relation) ? FOREIGN : isElsewhere ? ELSEWHERE : undefined
   return different({ object: 'table', name: writes.name }, detail)
@@ -423,18 +423,18 @@ const FOREIGN =
 const different = (at: Pick<Finding, 'object' | 'name'>, detail: string | undefined): Finding[] =>
   detail === undefined ? [] : [{ kind: 'different', ...at, detail }]
 
-/** Where a table is looked at. */
+/** The query and the name for reading a table. */
 interface Look {
   readonly query: Query
-  /** A transaction is open, which goes on afterwards. */
+  /** Whether a transaction is open that continues afterwards. */
   readonly within: boolean
   /** The table's name as SQL. @default that of the entity */
   readonly relation?: string | undefined
 }
 
 /**
- * Reads all that a declaration would install, as it is, with what is wanted in the server's words: what the doctor and
- * `migration:generate` compare.
+ * Reads all that a declaration would install, as it is, and what is wanted, in the server's words. The doctor and
+ * `migration:generate` compare both.
  *
  * @returns null if there is no such table
  */

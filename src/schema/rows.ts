@@ -51,20 +51,20 @@ import {
   triggerWorks,
 } from './table'
 
-/** What to do with the rows of one table because triggers come, change or go. */
+/** The changes of one table's rows that new, changed or removed triggers require. */
 export interface RowsPlan {
   readonly changes: readonly PlannedChange[]
-  /** The rows of sets that nobody declares any more, and of columns that a set no longer has. */
+  /** The rows of sets that are no longer declared, and of columns that a set no longer has. */
   readonly removed: readonly RemovedRows[]
 }
 
 interface PlannedChange extends RowsChange {
   readonly work: TriggerWork
-  /** `adopt` does it too. */
+  /** Whether `adopt` makes the change, too. */
   readonly adoptable?: boolean
 }
 
-/** @returns what to do if the table exists already */
+/** Plans the changes of the rows of a table that exists. */
 export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   const works = triggerWorks(metadata)
   const { had, gone } = trace(works, installed)
@@ -84,7 +84,7 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   }
 }
 
-/** What to do with the rows of a table that does not exist yet. */
+/** Plans the changes of the rows of a table that does not exist yet. */
 export const planNewRows = ({ metadata }: EntityTriggers): RowsPlan => ({
   changes: triggerWorks(metadata).flatMap((work) => (work.rows?.created ? { install: work.rows.created, work } : [])),
   removed: [],
@@ -105,11 +105,11 @@ function changeOf(
   return [rows.follow?.(before) ?? rows]
 }
 
-/** Without all of its triggers, as its own columns have them, nobody knows what was written meanwhile. */
+/** Whether the rows are unknown: without all triggers on its own columns, nobody knows what was written meanwhile. */
 const hasStrayed = (set: TriggerSet, before: TriggerNote, installed: InstalledTriggers): boolean =>
   !hasAllTriggers(installed) || lacksWritten(set, installed) || hasNamesakes(set, before, installed)
 
-/** The table that the triggers write to is gone, as where a restore has left it out, and with it what it said of rows. */
+/** Whether the table that the triggers write to is missing, with its data on the rows, as after a partial restore. */
 const lacksWritten = ({ writes }: TriggerSet, { homes }: InstalledTriggers): boolean =>
   writes !== undefined && homes[qualified(writes.schema, writes.name)] === null
 
@@ -118,14 +118,14 @@ function isNotedAlike({ functions: [first] }: TriggerSet, installed: InstalledTr
   return first !== undefined && found !== undefined && isSameNote(first, found)
 }
 
-/** What to do where only a table that the set keeps differs. */
+/** Returns the change if only a table that the set keeps differs. */
 function changeOfTables(rows: RowsChange, set: TriggerSet, installed: InstalledTriggers): Change | undefined {
   const differences = set.tables.flatMap((one) => tableDifference(one, installed) ?? [])
   if (differences.length === 0) return undefined
   return differences.every((one) => one === LACKS_TRIGGER) ? rows.triggers : rows.tables
 }
 
-/** Every trigger that the notes on a table's functions tell of is there, and enabled. */
+/** Whether all triggers that the notes in a table's functions list exist, and are enabled. */
 function hasAllTriggers(installed: InstalledTriggers): boolean {
   const noted = notesOf(installed).reduce((sum, { triggers }) => sum + triggers.length, 0)
   return (
@@ -134,7 +134,7 @@ function hasAllTriggers(installed: InstalledTriggers): boolean {
   )
 }
 
-/** Comes before any other change: a large table does not get its names or numbers in a migration. */
+/** Refuses, before any other change, a migration that gives a large table its names or numbers. */
 export async function refuseLargeTable(on: ChangingTable, { changes }: RowsPlan): Promise<void> {
   const rows = entityTable(on.metadata)
   const onRows = changes.filter(({ work, fill, install }) => {
@@ -159,10 +159,10 @@ export async function refuseLargeTable(on: ChangingTable, { changes }: RowsPlan)
 const INTEGERS: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
 
 /**
- * Adds the columns that get their values from us, without a value; and sees to it that those which TypeORM is about to
- * drop have their values again on the way back.
+ * Adds the columns that get their values from us, without a value. Makes sure that a revert restores the values of
+ * columns that TypeORM is about to drop.
  *
- * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes
+ * @returns the changes that remain once TypeORM has changed the columns, before it makes the indexes
  */
 export async function fillColumns(on: ChangingTable, { changes, removed }: RowsPlan): Promise<Change[]> {
   for (const one of removed) await fillOnTheWayBack(on, one)
@@ -183,7 +183,7 @@ export async function fillColumns(on: ChangingTable, { changes, removed }: RowsP
   return left
 }
 
-/** TypeORM then adds them on the way back without NOT NULL, and without their comments. */
+/** Restores columns in a revert, where TypeORM adds them without NOT NULL, and without their comments. */
 async function fillOnTheWayBack(on: ChangingTable, { filled = [], fill = [] }: RemovedRows): Promise<void> {
   const rows = entityTable(on.metadata)
   const dropped = filled.filter(({ name }) => hasColumn(on, name) && !isDeclared(on, name))
@@ -203,7 +203,7 @@ async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColu
   if (!hasColumn(on, name)) {
     await emit(on.queryRunner, addColumn(rows, name, type))
     on.table.addColumn(new TableColumn({ name, type, isNullable: nullable }))
-    // It is dropped on the way back.
+    // A revert drops the column.
     return nullable ? [] : [{ ...requireColumn(rows, name), down: [] }]
   }
   const found = on.table.findColumnByName(name)
@@ -212,10 +212,10 @@ async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColu
   return [requireColumn(rows, name)]
 }
 
-/** What the sets of a table were until now, guards aside. */
+/** The sets that a table had until now, except for guards. */
 interface Trace {
   readonly had: ReadonlyMap<TriggerWork, TriggerNote>
-  /** The notes of sets that nobody declares any more. */
+  /** The notes of sets that are no longer declared. */
   readonly gone: readonly TriggerNote[]
 }
 
@@ -238,39 +238,39 @@ function trace(works: readonly TriggerWork[], installed: InstalledTriggers): Tra
   return { had, gone: notes.filter((one) => !found.has(one)) }
 }
 
-/** A column that there was, and the one in its place. */
+/** A former column, and the column that replaces it. */
 export type ColumnPair = readonly [from: string, to: string]
 
-/** Columns that sets of an entity's table had, with those that they have in their place. */
+/** The former columns of the sets of an entity's table, and the columns that replace them. */
 export const setColumnPairs = (metadata: EntityMetadata, installed: InstalledTriggers): ColumnPair[] =>
   [...trace(triggerWorks(metadata), installed).had].flatMap(([{ set }, { columns: before = {} }]) => {
     const after = set.columns
     const same = Object.keys(before).filter((key) => key in after)
     const gone = Object.entries(before).filter(([key]) => !(key in after))
     const created = Object.entries(after).filter(([key]) => !(key in before))
-    // If one is gone and one is new, it was renamed, as TypeORM takes it.
+    // Like TypeORM, this treats one missing column and one new column as a rename.
     const renamed: ColumnPair[] =
       gone.length === 1 && created.length === 1 ? [[gone[0]?.[1] ?? '', created[0]?.[1] ?? '']] : []
     return [...same.map((key): ColumnPair => [before[key] ?? '', after[key] ?? '']), ...renamed]
   })
 
-/** What a text has that nothing normalizes. */
+/** The label of a text's normalizer if nothing normalizes the text. */
 const NONE = normalizerLabel(toNormalizer(undefined))
 
 const primaryKey = ({ metadata }: ChangingTable): string[] =>
   metadata.primaryColumns.map(({ databaseName }) => databaseName)
 
-/** Before TypeORM has changed any column. A restore may have left the key out, and a table may have none yet. */
+/** The primary key before TypeORM changes any column. A restore may have omitted it, and a table may have none yet. */
 function oldPrimaryKey(on: ChangingTable): string[] {
   const keys = [on.table.primaryColumns.map(({ name }) => name), primaryKey(on).filter((name) => hasColumn(on, name))]
   return keys.find(({ length }) => length > 0) ?? ['ctid']
 }
 
 /**
- * Makes the rows ready for other rules: index and check go, the hash gets its type. On the way back, which runs from
- * the last statement to the first, the rows get what they had, before index and check are there again.
+ * Prepares the rows for other rules: drops index and check, and gives the hash its type. A revert, which runs from the
+ * last statement to the first, restores the values of the rows before it makes index and check again.
  *
- * @returns what remains to be done once the columns match the declaration
+ * @returns the changes that remain once the columns match the declaration
  */
 export async function rebuild(
   on: ChangingTable,
@@ -304,19 +304,19 @@ export async function rebuild(
     ...nulls,
     ...duplicates,
     { up: [rebuildRows({ rows, primary: primaryKey(on) })], down: [] },
-    // A hash that is new is dropped on the way back.
+    // A revert drops a new hash.
     ...(tightened ? [{ ...requireColumn(rows, rows.hash), ...(hash ? {} : { down: [] }) }] : []),
   ]
 }
 
-/** Whether the hash must stop being NOT NULL, because rows have none for a while, and become so in the end. */
+/** Whether the hash must become nullable, because rows have none for a while, and whether it ends as NOT NULL. */
 function notNullOf(hash: TableColumn | undefined, rows: TextRows): { loosened: boolean; tightened: boolean } {
   if (!hash) return { loosened: false, tightened: !rows.nullable }
   const loosened = !hash.isNullable && (hash.type !== rows.digest.type || rows.nullable)
   return { loosened, tightened: !rows.nullable && (loosened || hash.isNullable) }
 }
 
-/** Drops what a text needs that nobody declares any more; the way back makes it for the rows that are there then. */
+/** Drops the rules of a text that is no longer declared. A revert makes them for the rows that exist then. */
 export async function dropRules(on: ChangingTable, before: RowsBefore): Promise<void> {
   const { table, queryRunner } = on
   const hidden = [before.hash, before.number, before.chained].flatMap((name) => table.findColumnByName(name) ?? [])
@@ -328,7 +328,7 @@ export async function dropRules(on: ChangingTable, before: RowsBefore): Promise<
   for (const column of hidden) table.removeColumn(column)
 }
 
-/** Index and check go. On the way back the rows get their hashes and numbers first. */
+/** Drops index and check. A revert gives the rows their hashes and numbers before it makes them again. */
 async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash: boolean): Promise<void> {
   const { table, queryRunner } = on
   const rows: TextRows = { ...before, digest: before.digest ?? digests.md5 }
@@ -343,7 +343,7 @@ async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash
   await emit(queryRunner, { up: [], down: [rebuilt, ...required] })
 }
 
-/** Names the rows that stand against NOT NULL, which Postgres would not: on the way, or on the way back. */
+/** Names the rows that violate NOT NULL, which Postgres would not, both in the migration and in its revert. */
 async function forbidNulls(on: ChangingTable, declaration: Declaration): Promise<Change[]> {
   const { table: rows } = declaration
   const { tightened, loosened } = nullChanges(declaration, (name) => on.table.findColumnByName(name)?.isNullable)
@@ -353,23 +353,23 @@ async function forbidNulls(on: ChangingTable, declaration: Declaration): Promise
   return loosened.map((name) => ({ up: [], down: [refuseNulls({ rows, primary: primaryKey(on) }, name)] }))
 }
 
-/** The rules of rows, as a declaration or the note of a guard has them. */
+/** The rules of rows in a declaration or in the note of a guard. */
 type RowRules = Normalized & Pick<TextRows, 'scope' | 'nullable' | 'hash' | 'number' | 'chained' | 'deleted'>
 
-/** What differs between the rows that two declarations want. */
+/** The differences between the rows that two declarations want. */
 export interface RowsDifference {
-  /** Rows have other texts, in other columns or scopes, or other hashes. */
+  /** Whether rows have other texts, in other columns or scopes, or other hashes. */
   readonly texts: boolean
-  /** Other rows hold their texts. */
+  /** Whether other rows hold their texts. */
   readonly held: boolean
   /** Columns whose texts the normalizer that is declared now may not have made. */
   readonly normalizers: readonly Renormalized[]
 }
 
 /**
- * Compares the rows of two declarations. A migration changes a small table by what this finds, and `adopt` a large one.
+ * Compares the rows of two declarations. A migration changes a small table accordingly, and `adopt` a large one.
  *
- * @param digest the name of the one before
+ * @param digest the name of the former digest
  */
 export const compareRows = (before: RowRules, digest: string, after: TextRows): RowsDifference => ({
   texts: textRules(before, digest) !== textRules(after, after.digest.name),
@@ -377,7 +377,7 @@ export const compareRows = (before: RowRules, digest: string, after: TextRows): 
   normalizers: renormalized(before, after),
 })
 
-/** Columns of texts and scope that become NOT NULL, and those that may be NULL from then on. */
+/** Returns the columns of texts and scope that become NOT NULL, and those that become nullable. */
 export function nullChanges(
   { text, scope }: Pick<Declaration, 'text' | 'scope'>,
   wasNullable: (column: string) => boolean | undefined,
@@ -391,8 +391,8 @@ export function nullChanges(
 }
 
 /**
- * Where softly deleted rows are to hold their texts again, on the way or on the way back, rows that then hold the same
- * are refused before TypeORM may drop the delete date.
+ * Refuses rows with the same text before TypeORM may drop the delete date, if softly deleted rows are to hold their
+ * texts again in the migration or in its revert.
  */
 async function forbidDuplicates(on: ChangingTable, before: RowsBefore, after: TextRows): Promise<Change[]> {
   const { held, texts } = compareRows(before, before.digestName, after)
@@ -419,7 +419,7 @@ async function forbidOtherNormalizers(
 
 type Normalized = Pick<TextRows, 'text' | 'normalizers'>
 
-/** The columns whose texts the normalizer that is declared now may not have made. Without one, every text is right. */
+/** Returns the columns whose texts the declared normalizer may not have made. Without one, every text is right. */
 export function renormalized(before: Normalized | undefined, after: Normalized): Renormalized[] {
   const had = new Map(before?.text.map(({ name }, position) => [name, before.normalizers[position] ?? NONE]))
   return after.text.flatMap(({ name }, position) => {

@@ -13,14 +13,14 @@ import type { TriggerSite } from '../triggers/plan'
 export interface ChangingTable {
   readonly queryRunner: QueryRunner
   readonly metadata: EntityMetadata
-  /** The schema builder's picture of the table, to be brought up to date with every statement. */
+  /** The schema builder's picture of the table, which every statement must update. */
   readonly table: Table
 }
 
-/** The rules of the rows until now, as the installed guard noted them. */
+/** The former rules of the rows, from the note of the installed guard. */
 export interface RowsBefore extends Omit<TextRows, 'digest'> {
   readonly digestName: string
-  /** undefined: the user's own digest, which this program no longer has. */
+  /** undefined for the user's own digest that this program no longer has. */
   readonly digest: Digest | undefined
 }
 
@@ -29,14 +29,14 @@ export const hasColumn = ({ table }: ChangingTable, name: string): boolean => ta
 export const hasIndex = ({ table }: ChangingTable, name: string): boolean =>
   table.indices.some((index) => index.name === name)
 
-/** The index, with the rows in it that it should hold; TypeORM does not compare conditions. */
+/** Whether the index exists and holds the rows that it should. TypeORM does not compare conditions. */
 export const hasWholeIndex = ({ table }: ChangingTable, rows: Pick<TextRows, 'index' | 'deleted'>): boolean =>
   table.indices.some(({ name, where }) => name === rows.index && sameCondition(indexCondition(rows), where))
 
 export const hasCheck = ({ table }: ChangingTable, name: string): boolean =>
   table.checks.some((check) => check.name === name)
 
-/** A column of this name is wanted. */
+/** Whether a column of this name is declared. */
 export const isDeclared = ({ metadata }: ChangingTable, name: string): boolean =>
   metadata.columns.some(({ databaseName }) => databaseName === name)
 
@@ -46,7 +46,7 @@ interface Statement {
   readonly parameters?: readonly unknown[] | undefined
 }
 
-/** The protected part of the query runner that runs statements, or records them, as its mode says. */
+/** The protected part of the query runner that runs or records statements, depending on its mode. */
 interface Recorder {
   executeQueries(up: Statement | readonly Statement[], down: Statement | readonly Statement[]): Promise<void>
 }
@@ -55,7 +55,7 @@ const recorderOf = (queryRunner: QueryRunner): Recorder => queryRunner as unknow
 
 const statement = (query: string): Statement => ({ query, parameters: undefined })
 
-/** Runs the statements, or records them, as the query runner's mode says. */
+/** Runs or records the statements, depending on the query runner's mode. */
 export async function emit(queryRunner: QueryRunner, { up, down }: Change): Promise<void> {
   // TypeORM runs what it recorded for `down` from the last to the first.
   await recorderOf(queryRunner).executeQueries(up.map(statement), down.map(statement).toReversed())
@@ -63,10 +63,10 @@ export async function emit(queryRunner: QueryRunner, { up, down }: Change): Prom
 
 const CONCURRENT = /^(?:CREATE(?: UNIQUE)?|(DROP)) INDEX CONCURRENTLY\b/i
 
-/** A statement that has values, or cannot be in a transaction, stands alone. */
+/** Whether a statement must be alone, because it has values or cannot be in a transaction. */
 const isAlone = ({ query, parameters = [] }: Statement): boolean => parameters.length > 0 || CONCURRENT.test(query)
 
-/** Asks the database, also while statements are recorded. */
+/** Queries the database, even while statements are recorded. */
 export const queryOf =
   (asked: { query(sql: string, values?: unknown[]): Promise<unknown> }): Query =>
   async (sql, values) =>
@@ -77,15 +77,15 @@ export const isRecording = (queryRunner: QueryRunner): boolean =>
   (queryRunner as unknown as { readonly sqlMemoryMode: boolean }).sqlMemoryMode
 
 /**
- * Makes one statement of all that is run or recorded meanwhile, and one of all its ways back: the server runs statements
- * that come in one string as one transaction, also where a migration has none.
+ * Joins all statements that are run or recorded meanwhile into one, and all their inverses into another. The server
+ * runs the statements in one string as one transaction, even if a migration has none.
  */
 export async function asOneStatement(queryRunner: QueryRunner, work: () => Promise<void>): Promise<void> {
-  // The transaction of `synchronize` is whole already, and its errors tell single statements.
+  // `synchronize` has a transaction already, and its errors name single statements.
   await (queryRunner.isTransactionActive ? work() : changed(queryRunner, work, together))
 }
 
-/** A migration first locks the tables that it works on. */
+/** Makes a migration begin with locks on the tables that it works on. */
 export async function withLocks(queryRunner: QueryRunner, isWhole: boolean, work: () => Promise<void>): Promise<void> {
   if (!isRecording(queryRunner)) {
     await (isWhole ? asOneStatement(queryRunner, work) : work())
@@ -98,7 +98,7 @@ export async function withLocks(queryRunner: QueryRunner, isWhole: boolean, work
   })
 }
 
-/** @param change of statements, and the way back of them, each in the order to run */
+/** @param change converts the statements; its second argument is their inverses, both in the order to run */
 async function changed(
   queryRunner: QueryRunner,
   work: () => Promise<void>,
@@ -122,13 +122,13 @@ async function changed(
   await recorder.executeQueries(change(up, down), change(down, up).toReversed())
 }
 
-/** Joins what can run together, and keeps the order. */
+/** Joins statements that can run together, and keeps their order. */
 function together(statements: readonly Statement[]): Statement[] {
   const alone = statements.filter(isAlone)
-  // An index goes before its columns do.
+  // An index is dropped before its columns are.
   const isFirst = ({ query }: Statement): boolean => CONCURRENT.exec(query)?.[1] !== undefined
   const joined = statements.filter((one) => !isAlone(one)).map(({ query }) => query.replace(/;\s*$/, ''))
-  // A view of the user's may end with a comment.
+  // A user's view may end with a comment.
   const ended = joined.map((one) => (/--[^\n]*$/.test(one) ? `${one}\n` : one))
   return [
     ...alone.filter(isFirst),
@@ -138,10 +138,10 @@ function together(statements: readonly Statement[]): Statement[] {
 }
 
 /**
- * Says that the table of an entity needs triggers. Called by the door of a decorator, while TypeORM builds metadata.
+ * Registers triggers for the table of an entity. A decorator calls it while TypeORM builds metadata.
  *
- * @param name tells it from others of the table; of the same name, the last one counts
- * @param make asked when all metadata is built, so that it may look at other entities
+ * @param name identifies the triggers among others of the table; the last registration of a name counts
+ * @param make is called when all metadata is built, so that it may read other entities
  */
 export function registerTriggers(metadata: EntityMetadata, name: string, make: () => TriggerWork): void {
   const root = rootOf(metadata)
@@ -149,12 +149,12 @@ export function registerTriggers(metadata: EntityMetadata, name: string, make: (
   registry.triggers.set(root, works.set(name, make))
 }
 
-/** What was registered for the table of an entity. */
+/** Returns the triggers that were registered for the table of an entity, with their work on rows. */
 export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
   return [...(registry.triggers.get(rootOf(metadata))?.values() ?? [])].map((make) => make())
 }
 
-/** All triggers that the table of an entity needs: its guards, and what was registered. */
+/** Returns all triggers that the table of an entity needs: its guards, and those that were registered. */
 export function wantedSets(metadata: EntityMetadata): TriggerSet[] {
   return [
     ...tableDeclarations(metadata).flatMap(({ table }) => guardsOf(table)),
@@ -167,7 +167,7 @@ export interface EntityTriggers extends Omit<TriggerSite, 'touched' | 'isNew'> {
   readonly metadata: EntityMetadata
 }
 
-/** All triggers of ours that a run of the schema builder has to do with. */
+/** All triggers of ours that concern a run of the schema builder. */
 interface FoundTriggers {
   /** The triggers of every entity that has a text or should have triggers, or whose table has some. */
   readonly entities: readonly EntityTriggers[]
@@ -179,7 +179,7 @@ interface FoundTriggers {
 /**
  * Looks for the triggers of these entities in the catalog.
  *
- * @param searchSchema where a table stands that names no schema
+ * @param searchSchema the schema of a table that names none
  * @throws UnsupportedDatabaseError if triggers are wanted, on a server that cannot keep them
  */
 export async function findTriggers(
@@ -210,7 +210,7 @@ export async function findTriggers(
   }
 }
 
-/** Where the tables of these entities are. */
+/** The schemas of the tables of these entities. */
 export const schemasOf = (metadatas: readonly EntityMetadata[], searchSchema: string): string[] => [
   ...new Set(metadatas.map(({ schema }) => schema ?? searchSchema)),
 ]
