@@ -1,7 +1,7 @@
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
 import { checkExpression, EQUALS, isLive, op, tableName, type TextRows } from './text-table'
 
-/** Statements and their way back, each in the order to run. */
+/** Statements and their inverse, each in the order of execution. */
 export interface Change {
   readonly up: readonly string[]
   readonly down: readonly string[]
@@ -14,7 +14,7 @@ const alter = (rows: Pick<TextRows, 'schema' | 'table'>): string => `ALTER TABLE
 export const renameTable = (rows: Pick<TextRows, 'schema' | 'table'>, to: string): string =>
   `${alter(rows)} RENAME TO ${quote(to)}`
 
-/** From the old name to the new. */
+/** New names by the old names. */
 type Renames = ReadonlyMap<string, string>
 
 export function renameColumns(rows: Pick<TextRows, 'schema' | 'table'>, renames: Renames): Change {
@@ -25,7 +25,7 @@ export function renameColumns(rows: Pick<TextRows, 'schema' | 'table'>, renames:
   }
 }
 
-/** @param from undefined: none */
+/** @param from the former comment, or undefined if there was none */
 export function changeComment(
   rows: Pick<TextRows, 'schema' | 'table'>,
   column: string,
@@ -49,10 +49,10 @@ export function renameCheck(rows: TextRows, from: string, to: string): Change {
   return { up: [rename(from, to)], down: [rename(to, from)] }
 }
 
-/** Which rows the unique index holds; undefined: all of them. */
+/** The condition of the unique index. If undefined, the index holds all rows. */
 export const indexCondition = (rows: Pick<TextRows, 'deleted'>): string | undefined => isLive(rows, '')[0]
 
-/** @param found the condition of an index, in the server's words: it adds parentheses, and may leave out quotes */
+/** @param found the condition of an index, in the server's words, which add parentheses and may leave out quotes */
 export function sameCondition(wanted: string | undefined, found: string | null | undefined): boolean {
   const plain = (condition: string | null | undefined): string => (condition ?? '').replaceAll(/["()]/g, '')
   return plain(wanted) === plain(found)
@@ -62,11 +62,11 @@ export function sameCondition(wanted: string | undefined, found: string | null |
 export interface NamedIndex {
   readonly name: string
   readonly columns: readonly string[]
-  /** Which rows it holds. undefined: all of them. */
+  /** The condition of the index. If undefined, it holds all rows. */
   readonly where?: string | undefined
 }
 
-/** The unique index, as TypeORM makes it. */
+/** Adds the unique index, as TypeORM creates it. */
 export const addIndex = (rows: TextRows): Change =>
   addIndexOf(rows, {
     name: rows.index,
@@ -81,7 +81,7 @@ export const addIndexOf = (rows: Pick<TextRows, 'schema' | 'table'>, { name, col
   down: [`DROP INDEX ${qualified(rows.schema, name)}`],
 })
 
-/** The check, as TypeORM makes it. */
+/** Adds the check, as TypeORM creates it. */
 export function addCheck(rows: TextRows): Change {
   return {
     up: [`${alter(rows)} ADD CONSTRAINT ${quote(rows.check)} CHECK (${checkExpression(rows)})`],
@@ -89,7 +89,7 @@ export function addCheck(rows: TextRows): Change {
   }
 }
 
-/** A type as TypeORM has it: `character varying` and `100`; the length may be empty. */
+/** A type as TypeORM splits it: `character varying` and `100`. The length may be empty. */
 export interface TypeAndLength {
   readonly type: string
   readonly length: string
@@ -106,7 +106,7 @@ export function changeType(
   return { up: [change(to)], down: [change(from)] }
 }
 
-/** A column whose values do not come from TypeORM. */
+/** A column whose values TypeORM does not supply. */
 export interface FilledColumn {
   readonly name: string
   /** SQL. */
@@ -114,12 +114,12 @@ export interface FilledColumn {
   readonly nullable: boolean
 }
 
-/** Adds a column to a table that may have rows, which do not have a value there yet. */
+/** Adds a column to a table whose rows have no value for it yet. */
 export function addColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: string, type: string): Change {
   return { up: [`${alter(rows)} ADD ${quote(name)} ${type}`], down: [`${alter(rows)} DROP COLUMN ${quote(name)}`] }
 }
 
-/** Changes the hash to another type; the rows then have none. */
+/** Changes the type of the hash. The rows then have no hash. */
 export function changeHashType(rows: TextRows, from: string, to: string): Change {
   const change = (type: string): string =>
     `${alter(rows)} ALTER COLUMN ${quote(rows.hash)} TYPE ${type} USING NULL::${type}`
@@ -131,13 +131,13 @@ export function requireColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: st
   return { up: [`${column} SET NOT NULL`], down: [`${column} DROP NOT NULL`] }
 }
 
-/** A hidden column as it was found. */
+/** A hidden column, as it was found. */
 interface FoundColumn {
   readonly name: string
   readonly comment: string | undefined
 }
 
-/** Drops the hidden columns, in their order; the way back adds them, without a hash in any row. */
+/** Drops the hidden columns, in their order. The inverse adds them, without a hash in any row. */
 export function dropHidden(
   rows: Pick<TextRows, 'schema' | 'table'>,
   columns: readonly FoundColumn[],
@@ -167,8 +167,8 @@ const ALTER = new RegExp(
 )
 
 /**
- * Whether a statement, in TypeORM's words, leaves these columns of a table, and all that stands on it, as they are. If
- * a statement is not understood, the answer is no.
+ * Whether a statement of TypeORM leaves a table's columns, and everything that depends on the table, unchanged. If the
+ * statement is not recognized, the result is false.
  */
 export function leavesColumns(sql: string, table: string, columns: ReadonlySet<string>): boolean {
   if (!sql.includes(quote(table)) || HARMLESS.test(sql)) return true
@@ -178,20 +178,20 @@ export function leavesColumns(sql: string, table: string, columns: ReadonlySet<s
   return changed === undefined || !columns.has(changed.replaceAll('""', '"'))
 }
 
-/** Whether a unique index is away for a moment: TypeORM makes those of a column anew that it changes. */
+/** Whether a unique index is missing for a moment: TypeORM recreates the indexes of a column that it changes. */
 export const makesUniqueAgain = (statements: readonly string[]): boolean =>
   statements.some((one) => {
     const [, made] = /^CREATE UNIQUE INDEX ("(?:[^"]|"")*")/.exec(one) ?? []
     return made !== undefined && statements.some((other) => other.startsWith('DROP INDEX ') && other.includes(made))
   })
 
-/** How often all locks are tried for, and how much longer any but the first is waited for each time. */
+/** The number of attempts to take all locks, and the time that each adds to the wait for any lock but the first. */
 const LOCK_ROUNDS = 60
 const LOCK_MILLISECONDS = 5
 
 const TABLE_NAME = '(?:"(?:[^"]|"")*"\\.)?"(?:[^"]|"")*"'
 
-/** Statements that lock tables. A function names some, and locks none. */
+/** Statements that lock tables. CREATE FUNCTION names tables without a lock. */
 const LOCKING = /^(?:ALTER TABLE|CREATE (?:UNIQUE )?INDEX|(?:CREATE|DROP) TRIGGER|DROP (?:INDEX|TABLE)|DO) /
 
 const NAMED = new RegExp(
@@ -199,12 +199,12 @@ const NAMED = new RegExp(
   'g',
 )
 
-/** An index or a foreign key that goes: the statement does not name all tables that it locks. */
+/** A dropped index or foreign key. The statement does not name all tables that it locks. */
 const GONE = new RegExp(
   `^(?:DROP INDEX (?:CONCURRENTLY )?(?:"(?:[^"]|"")*"\\.)?|ALTER TABLE ${TABLE_NAME} DROP CONSTRAINT )(${TABLE_NAME})`,
 )
 
-/** Tables as SQL, and whether readers are to stay away too. */
+/** Tables as SQL, and whether readers are excluded too. */
 type Locks = ReadonlyMap<string, boolean>
 
 function locksOf(statements: readonly string[], inverse: readonly string[]): Locks {
@@ -224,13 +224,12 @@ function locksOf(statements: readonly string[], inverse: readonly string[]): Loc
 }
 
 /**
- * One statement that takes all locks of these for the transaction, or none. No order is right for all writers: foreign
- * keys have orders of their own. So it waits for a second lock for a shorter time than a server takes to look for a
- * deadlock (`deadlock_timeout`, a second), then releases all, and waits for the missing one first. The last round waits
- * as long as any statement does.
+ * Returns one statement that takes all locks for the transaction, or none. No order suits all writers, because foreign
+ * keys have orders of their own. So it waits for a second lock for less time than `deadlock_timeout`, a second. Then it
+ * releases all locks, and first waits for the missing one. The last attempt waits as long as any statement does.
  *
- * @param inverse the way back of the statements
- * @returns none where fewer than two tables are locked
+ * @param inverse the inverse of the statements
+ * @returns no statement if fewer than two tables are locked
  */
 export function lockTables(statements: readonly string[], inverse: readonly string[]): string[] {
   const locks = [...locksOf(statements, inverse)].toSorted(([one], [other]) => (one < other ? -1 : 1))

@@ -23,30 +23,30 @@ import { field, isLive, op, tableName, within } from './text-table'
 
 /** A stored row that answers one row of a batch. */
 export interface BatchRow extends StoredRow {
-  /** 0-based index of the row of the batch. */
+  /** 0-based index of the row in the batch. */
   readonly index: number
 }
 
-/** Which columns the rows of a batch bring. */
+/** The columns of the rows of a batch. */
 export interface BatchShape extends RowShape {
   readonly types: ColumnTypes
-  /** SQL of the default of every column that not all of the rows bring. */
+  /** SQL of the default of every column that some rows have no value for. */
   readonly defaults: ReadonlyMap<string, string>
-  /** Columns of the scope whose few values come once more, each in an array, behind all other parameters. @default none */
+  /** Scope columns with few values, which are also sent as arrays after all other parameters. @default none */
   readonly fewScopes?: readonly string[]
 }
 
 /**
- * Finds, or inserts at number 0, many rows in one round trip. A parameter is an array of texts for each column, and
- * after these, for each column of `defaults`, an array of booleans: whether the row brings it.
+ * Finds, or inserts at number 0, many rows in one round trip. A parameter is an array of texts for each column. Then an
+ * array of booleans for each column of `defaults` marks the rows that have a value for it.
  *
- * A value comes as text and is cast one by one, as a parameter of its own would be: an array of the column's type would
- * flatten arrays, and fail as a whole. The cast names no length, or it would cut what an insert refuses.
+ * A value is sent as text and is cast individually, like a parameter of its own. An array of the column's type would
+ * flatten arrays and fail as a whole. The cast has no length, which would truncate values that an insert refuses.
  *
- * The rows must be sorted by hash: two batches that insert the same texts in different orders would deadlock.
+ * The rows must be sorted by hash. Two batches that insert the same texts in different orders would deadlock.
  *
- * Not prepared by name: a plan that is kept from when the table was small would be kept too long, and next to a batch
- * planning costs little. Over many partitions it costs more than the batch, and each of them is planned anew as it grows.
+ * Usually not prepared, because a plan for a small table would be kept too long, and planning is cheap next to a batch.
+ * Over many partitions, planning costs more than the batch. The prepared statement is planned anew as they grow.
  */
 export function findOrCreateManyStatement(shape: BatchShape): Statement<BatchRow> {
   const { fewScopes = [], partitioned } = shape
@@ -61,10 +61,10 @@ ${selectCreated(shape)}`
   return isKept ? named(sql, parse) : { name: '', sql, parse }
 }
 
-/** A parameter of whose length the planner knows nothing: the plan for any length is the one that it keeps. */
+/** Hides the length of a parameter from the planner, so that it keeps the plan for any length. */
 const unseen = (array: string): string => `(SELECT ${array})`
 
-/** Rows that hold the texts of a batch; several of one text only where the guard was off. Takes the key's parameters. */
+/** Finds rows with the texts of a batch. A text has several only if the guard was off. Takes the key's parameters. */
 export function findManyStatement(shape: BatchShape): Statement<BatchRow> {
   return { name: '', sql: findMany(shape), parse: batchParser(shape, false) }
 }
@@ -73,25 +73,25 @@ const findMany = (shape: BatchShape, givenArray?: (array: string) => string): st
   `WITH ${input(shape, givenArray)}\n  ${found(shape)}`
 
 /**
- * Finds the rows of a few calls that look for one each. Prepared by name, because planning would cost more than finding
- * so few rows. The planner must not see how many there are: a plan for fewer than ten looks so much cheaper than one
- * for any number that it would plan anew each time.
+ * Finds the rows of a few calls that each look for one row. It is prepared by name, because planning would cost more
+ * than finding so few rows. The planner must not see their number: a plan for fewer than ten rows seems so much cheaper
+ * than one for any number that it would plan every time.
  */
 export function findTogetherStatement(shape: BatchShape): Statement<BatchRow> {
   return named(findMany(shape, unseen), batchParser(shape, false))
 }
 
-/** LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate. */
+/** LATERAL has a limit because a join would read the whole of a small table. A limit of 2 shows a duplicate. */
 function found(shape: BatchShape): string {
   const { table, fewScopes = [], types, defaults } = shape
-  // Says of the hash what `holdsText` says already. The planner takes it for one more condition, and so the look-ups of a
-  // table that has grown much since it was analyzed for as cheap as they are: an index scan each, and nothing to compile.
+  // This repeats the hash condition of `holdsText`. The planner counts it as one more condition. In a table that has
+  // grown much since it was analyzed, it then expects cheap look-ups: an index scan each, with nothing to compile.
   const hash = `i.c${table.scope.length + table.text.length}`
   const firstFew = insertColumns(shape).length + defaults.size
   const where = [
     holdsText(shape, (index) => `i.c${index}`),
     within(field('t', table.hash), hash, hash),
-    // Says what the rows say already, in constants: the planner leaves out the partitions of all other scopes.
+    // This repeats values of the rows as constants, so that the planner excludes the partitions of all other scopes.
     ...fewScopes.map(
       (name, index) => `${field('t', name)} ${op('=')} ANY (${parameter(firstFew + index)}::${typeOf(types, name)}[])`,
     ),
@@ -117,7 +117,7 @@ export function createdMany(shape: BatchShape): string {
       ? `i.c${index}`
       : broughtOr(shape, name, `(${defaults.get(name)})::${typeOf(types, name)}`),
   )
-  // No more than is read: a role may be allowed to read some columns only.
+  // Only columns that are read are returned, because a role may be allowed to read only some columns.
   const read = new Set([...keyColumns(table), table.number, ...select])
   return `created AS (
   INSERT INTO ${tableName(table)} AS t (${nameList(columns)})
@@ -130,7 +130,7 @@ export function createdMany(shape: BatchShape): string {
 )`
 }
 
-/** The order in which rows are inserted, and locked. */
+/** The order in which rows are inserted and locked. */
 export function inputOrder({ table, numbered }: BatchShape): string {
   if (table.scope.length === 0 || numbered === true) return 'i.ordinal'
   const key = keyColumns(table).map((name, index) =>
@@ -139,12 +139,12 @@ export function inputOrder({ table, numbered }: BatchShape): string {
   return [...key.toReversed(), 'i.ordinal'].join(', ')
 }
 
-/** What was inserted, for each row of the batch that asked for it; for none where a trigger changed the text. */
+/** The inserted rows, for each row of the batch that requested one. There is none if a trigger changed the text. */
 export function selectCreated(shape: BatchShape, notes: { readonly otherTexts?: string } = {}): string {
   const { table } = shape
-  // By what is stored: a collation of the column's own may call equal what differs in the batch.
+  // Rows are compared as stored. The column's own collation may treat values as equal that differ in the batch.
   const row = [...table.scope, table.hash, table.number].map((name) => field('t', name))
-  // Two rows of the batch may have scopes that differ as given and are stored alike: only the first created the row.
+  // Scopes that differ in the batch can be equal once stored. Only the first of two such rows created the row.
   const isFirst = `CASE WHEN i.ordinal OPERATOR(pg_catalog.=) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY ${row.join(', ')})
     THEN ${CREATED.yes} END`
@@ -154,7 +154,7 @@ FROM created AS t
 JOIN input AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
 }
 
-/** @param tellsOthers the statement tells of other texts */
+/** @param tellsOthers the statement includes other texts */
 export function batchParser(shape: BatchShape, tellsOthers: boolean): Statement<BatchRow>['parse'] {
   const columnsOf = columnsParser(shape, { start: 1, tellsOthers }, sentInBatch)
   return (row, values) => {
@@ -170,9 +170,9 @@ export function batchParser(shape: BatchShape, tellsOthers: boolean): Statement<
 }
 
 /**
- * The rows of the batch: the key in the types that are compared, everything else as text.
+ * The rows of the batch. The key has the types that are compared, and all other values are text.
  *
- * @param givenArray what stands for a parameter. @default itself
+ * @param givenArray the SQL of a parameter. @default the parameter itself
  */
 export function input(shape: BatchShape, givenArray = (array: string): string => array): string {
   const { table, types } = shape
@@ -197,7 +197,7 @@ export function input(shape: BatchShape, givenArray = (array: string): string =>
 )`
 }
 
-/** The value that a row of the batch brings for a column beside its key, or something else where it brings none. */
+/** The value of a row of the batch for a column outside its key, or `otherwise` if the row has none. */
 export function broughtOr(shape: BatchShape, name: string, otherwise: string): string {
   const value = `i.c${insertColumns(shape).indexOf(name)}`
   const type = typeOf(shape.types, name)

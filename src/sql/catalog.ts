@@ -5,7 +5,7 @@ import { EQUALS, joinOf, op, tableName, type TextTable } from './text-table'
 import { isTrustedBy, otherTables, TRIGGER_MARK, type TriggerSet } from './trigger-set'
 import type { ColumnType } from './types'
 
-/** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
+/** Runs SQL and returns its rows. It uses the query runner or the client that the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
 /** A function of a set of triggers, as the catalog holds it. */
@@ -17,28 +17,28 @@ export interface InstalledFunction {
   /** It belongs to the owner of the table. */
   readonly owned: boolean
   /**
-   * It belongs to a role that could change the table as its owner can. One of another role says nothing about the table:
-   * whoever holds the privilege TRIGGER can put a function with our mark and any note on the table.
+   * It belongs to a role that could change the table as its owner can. A function of another role proves nothing,
+   * because any role with the privilege TRIGGER can put a function with our mark and any note on the table.
    */
   readonly trusted: boolean
-  /** Another role than its owner may put it on a table. */
+  /** A role other than its owner may create triggers with it. */
   readonly granted: boolean
-  /** An extension would drop it, and with it the triggers that run it. */
+  /** DROP EXTENSION would drop it, together with the triggers that run it. */
   readonly extension: boolean
   /** A trigger of another table runs it too. */
   readonly shared: boolean
-  /** `name=value`, quotes taken out: `quote_all_identifiers` puts them in. */
+  /** `name=value` without quotes, because `quote_all_identifiers` adds them. */
   readonly settings: readonly string[]
-  /** Language, volatility, strictness and parallel safety, in the words of `pg_proc`. */
+  /** Language, volatility, strictness and parallel safety, with the codes of `pg_proc`. */
   readonly form: string
 }
 
-/** A function that all tables of a schema share, as it stands; whoever made it. */
+/** A function that all tables of a schema share, as the catalog holds it, whichever role made it. */
 export interface InstalledKernel extends Pick<
   InstalledFunction,
   'schema' | 'name' | 'body' | 'settings' | 'definer' | 'granted' | 'extension' | 'form'
 > {
-  /** The tables whose triggers run it, by their schema's name and their own. */
+  /** The tables whose triggers run it, by schema name and table name. */
   readonly tables: readonly (readonly [schema: string, table: string])[]
 }
 
@@ -48,20 +48,20 @@ export interface InstalledTrigger {
   /** The function that it runs. */
   readonly runs: { readonly schema: string; readonly name: string }
   readonly enabled: boolean
-  /** Partitions that the trigger, if it is one for rows, does not serve: it is disabled or missing there. */
+  /** Partitions where a row trigger is disabled or missing. */
   readonly unguarded: readonly string[]
-  /** What the function is given, each with a zero byte after it, in hex. */
+  /** The function's arguments in hex, each followed by a zero byte. */
   readonly args: string
-  /** What follows REFERENCING; empty where nothing does. */
+  /** The text after REFERENCING. Empty if there is none. */
   readonly transitions: string
-  /** An extension would drop it. */
+  /** DROP EXTENSION would drop it. */
   readonly extension: boolean
-  /** The bits of `pg_trigger.tgtype`: when it fires, and for what. */
+  /** The bits of `pg_trigger.tgtype`: its time, level and events. */
   readonly type: number
   readonly conditional: boolean
   /** The columns that `UPDATE OF` names, by their present names. */
   readonly columns: readonly string[]
-  /** The columns that cannot be dropped or get another type, because the trigger's condition names them too. */
+  /** The columns that cannot be dropped or get another type because the trigger or its condition names them. */
   readonly blocks: readonly string[]
   readonly definition: string
 }
@@ -69,14 +69,14 @@ export interface InstalledTrigger {
 /** A table that a set keeps, as the catalog holds it. */
 export interface InstalledTable {
   readonly name: string
-  /** With their types. */
+  /** The columns with their types. */
   readonly columns: Readonly<Record<string, string>>
   readonly primary: readonly string[]
-  /** Names of its triggers that are enabled. */
+  /** The names of its enabled triggers. */
   readonly triggers: readonly string[]
 }
 
-/** Which of our triggers exist on one table, including those whose declaration is gone. */
+/** Our triggers on one table, including those that are no longer declared. */
 export interface InstalledTriggers {
   readonly schema: string
   readonly table: string
@@ -84,34 +84,34 @@ export interface InstalledTriggers {
   readonly triggers: readonly InstalledTrigger[]
   /** The tables that wanted sets keep, if they exist in its schema and belong to its owner. */
   readonly tables: readonly InstalledTable[]
-  /** The schemas of the tables that are the `path` of a wanted set, by their names as SQL; null: there is none yet. */
+  /** The schemas of the `path` tables of wanted sets, by the table's SQL name. Null if the table does not exist. */
   readonly homes: Readonly<Record<string, string | null>>
-  /** The tables that functions of wanted sets write to, if their owner may not act as its owner; as SQL. */
+  /** The tables, as SQL, that wanted sets write to and whose owner may not act as the owner of this table. */
   readonly foreign: readonly string[]
-  /** The columns of the table. undefined: nobody asked for them. */
+  /** The columns of the table. Undefined if they were not queried. */
   readonly columns?: TableState['columns']
-  /** What is wanted, in the server's words, by `writtenAs`. undefined: nobody asked, or the role may not know. */
+  /** The wanted objects in the server's words, from `writtenAs`. Undefined: not queried, or not permitted. */
   readonly written?: ReadonlyMap<string, string>
 }
 
-/** A unique index whose key is an expression, or that has a condition; in the server's words. */
+/** A unique index with an expression in its key, or with a condition, in the server's words. */
 export interface UnusualIndex {
-  /** A column or an expression each. */
+  /** One column or expression each. */
   readonly keys: readonly string[]
   readonly condition: string | null
-  /** Columns of the key. */
+  /** The columns of the key. */
   readonly columns: readonly string[]
-  /** Columns of the key and of the condition, with their defaults. */
+  /** The columns of the key and of the condition, with their defaults. */
   readonly reads: Readonly<Record<string, string | null>>
 }
 
-/** What the catalog says about one table. */
+/** The catalog's data about one table. */
 export interface TableState extends InstalledTriggers {
   readonly indexes: readonly {
     readonly name: string
     readonly unique: boolean
     readonly valid: boolean
-    /** Its condition, in the server's words; null where it holds every row. */
+    /** Its condition, in the server's words. Null if it holds every row. */
     readonly condition: string | null
     /** It belongs to a constraint that may be checked only at the end of a transaction. */
     readonly deferrable: boolean
@@ -119,41 +119,41 @@ export interface TableState extends InstalledTriggers {
     readonly primary: boolean
     /** Its CREATE INDEX statement, in the server's words. */
     readonly definition: string
-    /** null: it is not unique, or has columns alone and no condition. */
+    /** Null if the index is not unique, or if it has only columns and no condition. */
     readonly unusual: UnusualIndex | null
   }[]
   readonly columns: readonly (ColumnType & {
     readonly name: string
     readonly nullable: boolean
-    /** The default in the server's words; null if there is none. */
+    /** The default in the server's words. Null if there is none. */
     readonly default: string | null
   })[]
   readonly checks: readonly { readonly name: string; readonly valid: boolean; readonly condition: string }[]
-  /** Policies say which rows a role sees. */
+  /** Policies limit the rows that a role sees. */
   readonly rowSecurity: boolean
   readonly spread: CatalogSpread
 }
 
 /** The properties of the server that decide whether it can be used. */
 export interface ServerState {
-  /** The name in Postgres, for instance `UTF8`. */
+  /** The PostgreSQL name of the encoding, for instance `UTF8`. */
   readonly encoding: string
   /** A `server_version_num`, for instance 140011. */
   readonly version: number
-  /** What the server reports of itself, for instance `PostgreSQL 18.4 on x86_64-pc-linux-gnu, …`. */
+  /** The result of `version()`, for instance `PostgreSQL 18.4 on x86_64-pc-linux-gnu, …`. */
   readonly engine: string
-  /** The language of the triggers is installed. */
+  /** The language of the triggers, PL/pgSQL, is installed. */
   readonly plpgsql: boolean
-  /** `quote_all_identifiers`: the names of types are quoted too. */
+  /** `quote_all_identifiers`: the server also quotes the names of types. */
   readonly quotesAll: boolean
 }
 
 const OBJECT = 'pg_catalog.jsonb_build_object'
 
-/** An array, as JSON; `[]` where there is nothing. @param items what `jsonb_agg` takes */
+/** A JSON array, `[]` if it is empty. @param items the argument of `jsonb_agg` */
 const arrayOf = (items: string): string => `coalesce(pg_catalog.jsonb_agg(${items}), '[]')`
 
-/** The columns `a` of a table: those that it has, or that of a number. @param relation its OID */
+/** The columns `a` of a table: all of them, or the one with this number. @param relation its OID */
 const columnsOf = (relation: string, number?: string): string =>
   `a.attrelid ${EQUALS} ${relation} AND a.attnum ${number === undefined ? `${op('>')} 0 AND NOT a.attisdropped` : `${EQUALS} ${number}`}`
 
@@ -161,7 +161,7 @@ const columnsOf = (relation: string, number?: string): string =>
 const joinColumnsA = (relation: string, number: string): string =>
   `JOIN pg_catalog.pg_attribute AS a ON ${columnsOf(relation, number)}`
 
-/** Names of columns, in the order of their numbers `k.attnum`. @param numbers an array, @param relation an OID */
+/** The names of columns, in the order of their numbers `k.attnum`. @param numbers an array, @param relation an OID */
 const namesOf = (numbers: string, relation: string): string =>
   `${arrayOf('a.attname ORDER BY k.i')} FROM pg_catalog.unnest(${numbers}) WITH ORDINALITY AS k (attnum, i)
       ${joinColumnsA(relation, 'k.attnum')}`
@@ -171,16 +171,16 @@ const JOIN_DEFAULT_F = `LEFT JOIN pg_catalog.pg_attrdef AS f ON f.adrelid ${EQUA
 
 const DEFAULT_OF_F = 'pg_catalog.pg_get_expr(f.adbin, f.adrelid)'
 
-/** A function that is known by its body or its name: an attacker may change one. */
+/** A function is found by its body or by its name, because an attacker may change one of the two. */
 const IS_MARKED = `pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2)`
 const IS_OURS = `(${IS_MARKED} OR p.proname ${EQUALS} ANY ($3))`
 
-/** DROP EXTENSION drops the object: it is a member of the extension, or depends on it. */
+/** DROP EXTENSION drops the object, because it is a member of the extension or depends on it. */
 const inExtension = (row: string): string => `EXISTS (
     SELECT FROM pg_catalog.pg_depend AS x WHERE x.classid ${EQUALS} ${row}.tableoid
       AND x.objid ${EQUALS} ${row}.oid AND x.deptype ${EQUALS} ANY ('{e,x}'))`
 
-/** The function `p`, in the schema `pn`; members of an object. */
+/** The function `p` in the schema `pn`, as members of a JSON object. */
 const FUNCTION_P = `
   'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef, 'extension', ${inExtension('p')},
   'granted', EXISTS (
@@ -193,7 +193,7 @@ const FUNCTION_P = `
 
 const JOIN_SCHEMA_PN = joinOf('pg_namespace', 'pn', 'p.pronamespace')
 
-/** Our triggers on the table `r`; not those that a partition has from its parent. */
+/** Our triggers on the table `r`, without those that a partition inherits from its parent. */
 const TRIGGERS_OF_R = `
   FROM pg_catalog.pg_trigger AS t ${joinOf('pg_proc', 'p', 't.tgfoid')} ${JOIN_SCHEMA_PN}
  WHERE t.tgrelid ${EQUALS} r.oid AND NOT t.tgisinternal AND t.tgparentid ${EQUALS} 0
@@ -214,7 +214,7 @@ const KEPT_TABLE_K = `${OBJECT}('name', k.relname,
      WHERE t.tgrelid ${EQUALS} k.oid AND t.tgenabled ${EQUALS} ANY ('{O,A}') AND t.tgqual IS NOT NULL
        AND t.tgfoid ${EQUALS} 'pg_catalog.suppress_redundant_updates_trigger()'::pg_catalog.regprocedure))`
 
-/** Partitions without the trigger `t` of rows. A statement that names the table fires triggers for statements of it alone. */
+/** Partitions without the row trigger `t`. A statement on the parent fires only the parent's statement triggers. */
 const UNGUARDED_BY_T = `(
   SELECT ${arrayOf('c.relname ORDER BY c.relname')}
     FROM pg_catalog.pg_partition_tree(r.oid) AS l ${joinOf('pg_class', 'c', 'l.relid')}
@@ -224,7 +224,7 @@ const UNGUARDED_BY_T = `(
         WHERE o.tgrelid ${EQUALS} l.relid AND o.tgname ${EQUALS} t.tgname
           AND o.tgfoid ${EQUALS} t.tgfoid AND o.tgenabled ${EQUALS} ANY ('{O,A}')))`
 
-/** `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does. */
+/** The pretty form of `pg_get_triggerdef` leaves out a schema that `search_path` contains, as TypeORM's SQL does. */
 const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
   'homes', (
     SELECT coalesce(pg_catalog.jsonb_object_agg(w.name, (
@@ -267,7 +267,7 @@ const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
      WHERE ${IS_OURS} AND p.oid ${EQUALS} ANY (
        SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0)))`
 
-/** The index `i` reads the column `a`, for its key or its condition. */
+/** The index `i` reads the column `a` in its key or its condition. */
 const READ_BY_I = `EXISTS (
     SELECT FROM pg_catalog.pg_depend AS d
      WHERE d.classid ${EQUALS} 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid ${EQUALS} i.indexrelid
@@ -293,7 +293,7 @@ const SERVER = `${OBJECT}(
   'plpgsql', EXISTS (SELECT FROM pg_catalog.pg_language AS l WHERE l.lanname ${EQUALS} 'plpgsql'),
   'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`
 
-/** Parameters 2 to 5: what sets are found by and compared with. */
+/** Parameters 2 to 5: the values that sets are found by and compared with. */
 const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   TRIGGER_MARK,
   wanted.flatMap(({ functions, kernel, triggers }) => [...functions, ...kernel, ...triggers].map(({ name }) => name)),
@@ -301,7 +301,7 @@ const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   wanted.flatMap(({ tables }) => tables.map((one) => one.name)),
 ]
 
-/** Our triggers on all tables of these schemas, or that have left their functions there, declared or not; and the server. */
+/** Returns the server, and our triggers with a table or a function in these schemas, whether declared or not. */
 export async function installedTriggers(
   query: Query,
   schemas: readonly string[],
@@ -332,9 +332,9 @@ export async function installedTriggers(
 }
 
 /**
- * All that decides whether a declaration can be used, in one round trip.
+ * Returns everything that decides whether a declaration can be used, in one round trip.
  *
- * @param relation the table's name as SQL; `search_path` decides where it names no schema
+ * @param relation the table's name as SQL; if it has no schema, `search_path` decides
  */
 export async function tableState(
   query: Query,
@@ -377,10 +377,10 @@ async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Pr
   return JSON.parse(row.state) as T
 }
 
-/** Starts the comment on every index of ours. */
+/** The prefix of the comment on every index of ours. */
 const INDEX_COMMENT = 'typeorm-unique-text: '
 
-/** The index that the option `lookup` adds: over the text itself, for equality in SQL that names no hash. */
+/** The index that the option `lookup` adds. It is over the text itself, for equality without the hash in SQL. */
 export interface LookupIndex {
   readonly rows: Pick<TextTable, 'schema' | 'table'>
   readonly name: string
@@ -389,7 +389,7 @@ export interface LookupIndex {
 
 const METHOD = 'USING hash'
 
-/** The index is of method `hash`: a key has four bytes, however long the text is. A btree refuses long ones. */
+/** The index uses the method `hash`: a key has four bytes, however long the text is. A B-tree refuses long texts. */
 export function addLookup({ rows, name, column }: LookupIndex): Change {
   const comment = `${INDEX_COMMENT}finds "${column}" by equality in SQL that names no hash; no other use needs it.`
   const index = qualified(rows.schema, name)
@@ -403,8 +403,8 @@ export function addLookup({ rows, name, column }: LookupIndex): Change {
 }
 
 /**
- * The look-up indexes that stand in these schemas: those with our comment, and those of the names that are wanted, which
- * somebody may have made beforehand without locking the table.
+ * Returns the look-up indexes in these schemas: indexes with our comment, and indexes with a wanted name. A user may
+ * have created the latter beforehand without locking the table.
  */
 export async function installedLookups(
   query: Query,
@@ -423,8 +423,8 @@ export async function installedLookups(
 }
 
 /**
- * The defaults of a table's columns, as SQL that means the same on this connection now. Identity and generated columns
- * are left out: no expression stands for what Postgres gives them.
+ * Returns the defaults of a table's columns, as SQL with the same meaning on this connection. Identity and generated
+ * columns are left out, because no expression produces their values.
  *
  * @param relation the table's name as SQL
  */
@@ -441,7 +441,7 @@ export async function columnDefaults(query: Query, relation: string): Promise<Re
   return new Map(Object.entries(defaults))
 }
 
-/** How large an index is, with those of its partitions, beside the server's cache; in bytes. */
+/** The size in bytes of an index, including its partitions, and of the server's cache. */
 interface IndexSize {
   readonly index: number
   /** `shared_buffers`. */
@@ -451,7 +451,7 @@ interface IndexSize {
 
 /**
  * @param relation the table's name as SQL
- * @param name of the index
+ * @param name the name of the index
  */
 export async function indexSize(query: Query, relation: string, name: string): Promise<IndexSize> {
   return await readJson(
@@ -469,10 +469,10 @@ export async function indexSize(query: Query, relation: string, name: string): P
 }
 
 /**
- * Which tables names mean on this connection.
+ * Returns the tables that names mean on this connection.
  *
- * @param others tables that its triggers write to, which may be missing
- * @returns their OIDs; undefined if the first does not exist
+ * @param others tables that the triggers of the first table write to, which may be missing
+ * @returns their OIDs, or undefined if the first table does not exist
  */
 export async function tableOids(
   query: Query,
@@ -487,8 +487,8 @@ export async function tableOids(
 }
 
 /**
- * Drops our functions in these schemas that no trigger runs any more, but for those of other roles, and for what bears our
- * mark and is none of ours: no trigger can run it, or an extension needs it.
+ * Drops our functions in these schemas that no trigger runs any more. Functions of other roles stay. So does a function
+ * with our mark that returns no `trigger` or that an extension needs, because it is not ours.
  */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
   const rows = (await query(

@@ -3,10 +3,10 @@ import { quote } from './identifier'
 import { alike, bytewise, equal, field, isLive, isOther, tableName, type TextTable, within } from './text-table'
 import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './types'
 
-/** A row as the driver gives it: values in the order of the select list. */
+/** A row from the driver: values in the order of the select list. */
 export type WireRow = readonly unknown[]
 
-/** One row of a table with a unique text, as every statement of find-or-create gives it. */
+/** One row of a table with a unique text, as every statement of find-or-create returns it. */
 export interface StoredRow {
   /** This statement inserted it. */
   readonly created: boolean
@@ -16,65 +16,65 @@ export interface StoredRow {
 }
 
 /**
- * Which columns a row brings, by their database names. The parameters of every statement are the row's values in this
- * order: scope, text, hash, then `others`.
+ * The columns of a row, by their database names. The parameters of every statement are the row's values in this order:
+ * scope, text, hash, then `others`.
  */
 export interface RowShape {
   readonly table: TextTable
   /** Further columns of an insert. */
   readonly others: readonly string[]
-  /** Columns to give back. */
+  /** The columns to return. */
   readonly select: readonly string[]
   /**
-   * The text columns of `select` that a row holds as they were sent, byte for byte. The server need not return them.
+   * The text columns of `select` that a row stores exactly as they were sent. The server need not return them.
    * @default none
    */
   readonly echoed?: readonly string[] | undefined
-  /** The types of the scope at least, so that values are compared as they will be stored. @default compare them as given */
+  /** The types of at least the scope, so that values are compared as they will be stored. @default as they are */
   readonly types?: ColumnTypes | undefined
   /** @default none */
   readonly spatial?: ReadonlyMap<string, SpatialColumn> | undefined
   /**
-   * The table has a deferrable constraint, which ON CONFLICT without a target does not take (55000): then the statements
-   * name our index, and a violation of any other raises. @default false
+   * The table has a deferrable constraint, which ON CONFLICT without a target does not accept (55000). The statements
+   * then name our index, and a violation of any other index raises an error. @default false
    */
   readonly deferrable?: boolean | undefined
-  /** The rows lie in shards, of which a server takes simpler statements only. @default false */
+  /** The rows are in shards, and the server accepts only simpler statements. @default false */
   readonly distributed?: boolean | undefined
-  /** The rows lie in partitions, all of which the planner looks at. @default false */
+  /** The rows are in partitions, and the planner considers all of them. @default false */
   readonly partitioned?: boolean | undefined
-  /** They do, and a statement that locks rows must not choose partitions while it runs. @default false */
+  /** The rows are in partitions, and a statement that locks rows must not prune at run time. @default false */
   readonly crashesByPruning?: boolean | undefined
-  /** Rows are numbered as they are written, so that they keep the order in which a batch has them. @default false */
+  /** Rows are numbered as they are written, so they keep the order of the batch. @default false */
   readonly numbered?: boolean | undefined
-  /** Columns of the hash numbers that guards give the table's other texts. */
+  /** The columns of the hash numbers that guards assign to the table's other texts. */
   readonly otherNumbers?: readonly string[]
 }
 
-/** SQL. A row that was found gives NULL, because that is the only value which no boolean parser of the user ever sees. */
+/** SQL. A row that was found returns NULL, because no boolean parser of the user ever receives NULL. */
 export const CREATED = { yes: 'true', no: 'NULL::boolean' } as const
 
 const NO_NAMES: readonly string[] = []
 
-/** What a select list says of texts that are sent: nothing, that they are as they were, or which ones are stored. */
+/** The notes of a select list: the flag, and the stored texts if they may differ from the sent ones. */
 interface RowNotes {
   /** SQL of the flag `created`. */
   readonly created: string
-  /** The texts of a row that may hold others than were sent, if only for a trigger: as JSON, in SQL. @default it cannot */
+  /** SQL: the row's texts as JSON, if they may differ from the sent ones, perhaps by a trigger. @default no */
   readonly otherTexts?: string
 }
 
-/** The column for other texts, if there are none. */
+/** The column for other texts if there are none. */
 export const SAME_TEXTS = 'NULL::pg_catalog.text'
 
-/** What every select list gives of the stored row `row`; a `Statement` parses it with `parserOf`. */
+/** Returns the select list of the stored row `row`. A `Statement` parses it with `parserOf`. */
 export function selectRow(shape: RowShape, row: string, { created, otherTexts }: RowNotes): string {
   const others = otherTexts === undefined || !echoes(shape) ? '' : `,\n    ${otherTexts} AS other_texts`
   const head = `${created} AS created, ${field(row, shape.table.number)} AS hash_number${others}`
   return listed(head, selectList(shape, row))
 }
 
-/** The columns of `selectRow`, where it tells of other texts. */
+/** The columns of `selectRow` if it includes other texts. */
 export const rowColumns = (shape: RowShape): string[] => [
   'created',
   'hash_number',
@@ -86,7 +86,7 @@ const echoes = ({ echoed = NO_NAMES }: RowShape): boolean => echoed.length > 0
 
 const isEchoed = ({ echoed = NO_NAMES }: Pick<RowShape, 'echoed'>, name: string): boolean => echoed.includes(name)
 
-/** The stored texts as JSON, or NULL where they are the sent ones. */
+/** The stored texts as JSON, or NULL if they are the sent ones. */
 export function otherTexts(shape: RowShape, value: (index: number) => string): string {
   const { echoed = NO_NAMES, table } = shape
   const changed = table.text.flatMap(({ name }, index) =>
@@ -97,20 +97,20 @@ export function otherTexts(shape: RowShape, value: (index: number) => string): s
     THEN pg_catalog.json_build_array(${stored})::pg_catalog.text END`
 }
 
-/** Where a parser finds things: what is 0-based, counts in the row and in the parameters of the statement. */
+/** The positions that a parser reads, 0-based in the row and in the parameters of the statement. */
 interface Layout {
-  /** Where the columns of `selectRow` begin in the row. */
+  /** The position in the row of the first column of `selectRow`. */
   readonly start: number
-  /** It tells of other texts. */
+  /** The row includes other texts. */
   readonly tellsOthers: boolean
 }
 
-/** The parameters that a row stands for: those of the statement, or its place in arrays of them. */
+/** Returns a sent text: a parameter of the statement, or an element of its array. */
 type Sent = (values: readonly unknown[], parameter: number, row: number) => unknown
 
 export const sentInBatch: Sent = (values, parameter, row) => (values[parameter] as readonly unknown[])[row]
 
-/** Reads the columns of the shape from a row, or from what was sent. */
+/** Reads the columns of the shape from a row, or from the sent values. */
 export function columnsParser(
   { table, select, echoed = NO_NAMES }: RowShape,
   { start, tellsOthers }: Layout,
@@ -132,10 +132,9 @@ export function columnsParser(
   }
 }
 
-/** What the two columns before them say. */
 export const isCreated = (created: unknown): boolean => created !== null
 
-/** The columns of the shape, named by their position, so that two can share a name with what stands before them. */
+/** The columns of the shape, named by position, because a column before them may have the same name. */
 function selectList(shape: Pick<RowShape, 'select' | 'spatial' | 'echoed'>, row: string): string {
   const { select, spatial } = shape
   const columns = select.map((name, index) => {
@@ -149,20 +148,20 @@ function selectList(shape: Pick<RowShape, 'select' | 'spatial' | 'echoed'>, row:
 
 const listed = (...parts: readonly string[]): string => parts.filter((part) => part !== '').join(', ')
 
-/** A text column as it is compared. */
+/** A text column in the form that is compared. */
 export const asText = (name: string): string => bytewise('t', name)
 
-/** What an INSERT or an UPDATE of TypeORM gives back of each row. */
+/** The columns that an INSERT or an UPDATE of TypeORM returns of each row. */
 export function returningList(shape: Pick<RowShape, 'select' | 'spatial'>, row = ''): string {
   return selectList(shape, row)
 }
 
-/** A statement with its parser. The name is a digest of the SQL, so that equal names always mean equal statements. */
+/** A statement with its parser. The name is a digest of the SQL, so equal names always mean equal statements. */
 export interface Statement<Row> {
-  /** `''`: not to be prepared by name. */
+  /** If `''`, the statement is not prepared by name. */
   readonly name: string
   readonly sql: string
-  /** @param values the statement's own parameters, of which a row may stand for some */
+  /** @param values the statement's parameters, which supply texts that the row does not repeat */
   readonly parse: (row: WireRow, values: readonly unknown[]) => Row
 }
 
@@ -172,7 +171,7 @@ export function named<Row>(sql: string, parse: Parse<Row>): Statement<Row> {
   return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
 }
 
-/** Parses the answer of a statement for one row. */
+/** Parses the result of a statement for one row. */
 export function parserOf(shape: RowShape, tellsOthers: boolean): Parse<StoredRow> {
   const columnsOf = columnsParser(shape, { start: 0, tellsOthers }, (values, nth) => values[nth])
   return (row, values) => {
@@ -181,26 +180,26 @@ export function parserOf(shape: RowShape, tellsOthers: boolean): Parse<StoredRow
   }
 }
 
-/** Scope, text and hash: what decides which row is meant. */
+/** Scope, text and hash, which identify a row. */
 export function keyColumns({ scope, text, hash }: TextTable): string[] {
   return [...scope, ...text.map(({ name }) => name), hash]
 }
 
-/** The key, then the others: the insert's columns and the order of the parameters. */
+/** The key, then the others: the columns of the insert, and the order of the parameters. */
 export function insertColumns({ table, others }: RowShape): string[] {
   return [...keyColumns(table), ...others]
 }
 
-/** The shape with every text in its row: other texts would come as JSON, which a distributed table does not return. */
+/** The shape with every text in its row, because a distributed table does not return other texts as JSON. */
 export const unechoed = (shape: RowShape): RowShape =>
   shape.distributed === true && shape.echoed !== undefined ? { ...shape, echoed: undefined } : shape
 
 export const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
 
 /**
- * True for every number, which the planner does not know. Of a table that was never analyzed it takes each hash for
- * that of one row in 200, and a thousand lookups for so much work that compiling them (`jit_above_cost`) pays; a range
- * it takes for one row in 200 once more.
+ * True for every number, but the planner does not know that. If the table was never analyzed, the planner expects each
+ * hash in one row of 200. A thousand look-ups then seem so costly that it compiles them (`jit_above_cost`). A range
+ * divides the estimate by 200 once more.
  */
 export const anyNumber = ({ number }: TextTable): string => within(field('t', number), '-2147483648', '2147483647')
 
@@ -228,7 +227,7 @@ export const keyParameter =
     return type && type.type !== type.declared ? asStored(parameter(index), type) : parameter(index)
   }
 
-/** What an insert writes into a column. */
+/** The value that an insert writes into a column. */
 export const written = ({ spatial }: RowShape, name: string, value: string): string => {
   const column = spatial?.get(name)
   return column ? fromGeoJson(value, column) : value
@@ -242,7 +241,7 @@ export function doNothing({ table, deferrable }: RowShape): string {
 }
 
 /**
- * @param tellsOthers for a statement that can give rows with other texts too
+ * @param tellsOthers true for a statement that can also return rows with other texts
  * @param more a further column
  */
 export const selectFound = (shape: RowShape, tellsOthers: boolean, more?: string): string =>
@@ -250,20 +249,20 @@ export const selectFound = (shape: RowShape, tellsOthers: boolean, more?: string
   FROM ${tableName(shape.table)} AS t
   WHERE ${[holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')}`
 
-/** Rows that hold the text; more than one only where the guard was off. Takes the key's parameters only. */
+/** Finds rows that hold the text. There are several only if the guard was off. Takes only the key's parameters. */
 export function findStatement(shape: RowShape): Statement<StoredRow> {
   return named(selectFound(shape, false), parserOf(shape, false))
 }
 
 /**
- * Finds the rows that hold the text now, whatever the snapshot shows; 40001 where the two differ. Not FOR KEY SHARE: an
- * index with a condition, as with `ignoreDeleted`, makes no key, so that lock lets a change of the text pass unseen.
+ * Finds the rows that hold the text now, regardless of the snapshot. If the two differ, it raises 40001. FOR KEY SHARE
+ * would miss a change of the text, because an index with a condition, as with `ignoreDeleted`, is not a key.
  */
 export function findStandingStatement(shape: RowShape): Statement<StoredRow> {
   return named(`${selectFound(shape, false)}\n  FOR SHARE`, parserOf(shape, false))
 }
 
-/** What an INSERT or an UPDATE of the statement gives of its row: a trigger may have changed the text. */
+/** The returned columns of an INSERT or an UPDATE. A trigger may have changed the text. */
 export const returnedRow = (shape: RowShape, created: string): string =>
   selectRow(shape, 't', { created, otherTexts: otherTexts(shape, parameter) })
 
@@ -274,7 +273,7 @@ interface RestoredColumns {
   readonly updated: string | undefined
 }
 
-/** Restores the row that holds the text, as TypeORM's `restore()` does; gives nothing where it is not deleted. */
+/** Restores the row that holds the text, as TypeORM's `restore()` does. Returns no row if it is not deleted. */
 export function restoreStatement(
   given: RowShape,
   { deleted, version, updated }: RestoredColumns,
@@ -296,10 +295,10 @@ RETURNING ${returnedRow(shape, CREATED.no)}`,
 }
 
 /**
- * Finds, or inserts at number 0, in one round trip; gives nothing where neither took. The sequence of a generated key
- * is asked only for a row that is inserted.
+ * Finds a row, or inserts one at number 0, in one round trip. Returns no row if both failed. The sequence of a
+ * generated key is used only for an inserted row.
  *
- * DO NOTHING names no index: another one of the table may refuse the row, and must not raise in a transaction.
+ * DO NOTHING names no index, because another index may refuse the row and must not raise an error in a transaction.
  */
 export function findOrCreateStatement(shape: RowShape): Statement<StoredRow> {
   const columns = insertColumns(shape)
@@ -321,8 +320,8 @@ SELECT * FROM created`,
 }
 
 /**
- * Inserts with the numbers of all texts left to their guards; a text without one has number 0 or none. The hashes are the right ones, for where the table is spread
- * by a hash no trigger may set it: the row would stay where another hash belongs. Takes the same parameters as the others.
+ * Inserts a row whose guards assign the numbers. A text without a guard has number 0 or none. The hashes are final,
+ * because no trigger may set a hash that distributes the table. Takes the same parameters as the others.
  */
 export function createInChainStatement(given: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
   const shape = unechoed(given)
@@ -338,39 +337,36 @@ RETURNING ${returnedRow(shape, CREATED.yes)}`,
   )
 }
 
-/** The columns of the hash numbers that a guard gives. */
+/** The columns of the hash numbers that a guard assigns. */
 export const guardedNumbers = (tables: readonly Pick<TextTable, 'number' | 'guardless'>[]): string[] =>
   tables.flatMap(({ number, guardless }) => (guardless === true ? [] : [number]))
 
-/** @param sql of TypeORM, with a `returningList` */
+/** @param sql an INSERT of TypeORM, with a `returningList` */
 export function insertedStatement(sql: string): Statement<WireRow> {
   return { name: '', sql, parse: (row) => row }
 }
 
-/**
- * An UPDATE of TypeORM's as a query that returns its rows: some drivers return the rows of a bare UPDATE in another
- * form.
- */
+/** Wraps an UPDATE of TypeORM in a query, because some drivers return the rows of a bare UPDATE in another form. */
 export function updatedStatement(sql: string): Statement<WireRow> {
   return { name: '', sql: `WITH changed AS (${sql})\nSELECT * FROM changed`, parse: (row) => row }
 }
 
 /**
- * Equality with a text that no row can hold, as SQL means it: false, and NULL where the column is NULL, so that its
- * negation gives the rows that the negation of any other equality gives.
+ * Equality with a text that no row can hold, with the meaning of SQL: false, or NULL if the column is NULL. Its
+ * negation then finds the same rows as the negation of any other equality.
  *
  * @param column as SQL, or as a query builder names it
  */
 export const equalsNoText = (column: string): string => `(${column} IS NULL AND NULL)`
 
-/** True for no row; only for conditions that are not negated. The planner knows that there is nothing to look for. */
+/** True for no row, and only for conditions that are not negated. The planner knows that no row matches. */
 export const NOTHING = '1 = 0'
 
 /**
- * Columns that hold these values, all of them.
+ * A condition that all columns hold these values.
  *
- * @param values by the columns, as a query builder names them; null: the column is NULL
- * @param parameter of a query builder, for a value
+ * @param values by column, as a query builder names them; null means that the column is NULL
+ * @param parameter returns a query builder's parameter for a value
  */
 export function holdsValues(values: ReadonlyMap<string, string | null>, parameter: (value: string) => string): string {
   return [...values]
@@ -379,19 +375,19 @@ export function holdsValues(values: ReadonlyMap<string, string | null>, paramete
 }
 
 /**
- * Beside an equality with a hash: right for rows that have none yet, too. While nobody has seen the table, a condition
- * is made with a mark; `decided` takes it back when the statement is sent.
+ * Complements an equality with a hash for rows without a hash. As long as the table was not checked, the condition has
+ * a mark, and `decided` resolves it when the statement is sent.
  *
  * @param column as SQL, or as a query builder names it
- * @param mark of `markOf`; undefined: it is never decided
+ * @param mark from `markOf`; if undefined, the condition is never resolved
  */
 export const orNoHash = (column: string, mark: string | undefined): string =>
   `${column} IS NULL${mark === undefined ? '' : ` ${mark}`}`
 
 /**
- * A comment by which a statement tells what it waits for.
+ * A comment in a statement that depends on the check of a table.
  *
- * @param secret of the process: a text may hold anything, and stands in SQL that somebody has composed
+ * @param secret of the process, because a text in SQL that a user has composed may contain anything
  */
 export const markOf = (secret: string, number: number): string => `${beginOf(secret)}${number} */`
 
@@ -407,10 +403,10 @@ export const undecided = (sql: string, secret: string): readonly number[] => [
 const marks = (secret: string): RegExp => new RegExp(`/[*]${beginOf(secret).slice(2)}(\\d+) [*]/`, 'gu')
 
 /**
- * The statement when it is known what stands. Postgres folds either constant before it plans.
+ * Resolves the marks of a statement once its tables were checked. Postgres folds either constant before planning.
  *
- * @param ready the marks of tables whose every row has the hash of its text; of the others any hash may be wrong, and the
- *   text alone decides
+ * @param ready the marks of tables where every row has the hash of its text. In the other tables any hash may be wrong,
+ * and only the text decides.
  */
 export const decided = (sql: string, secret: string, ready: ReadonlySet<number>): string =>
   sql.replaceAll(marks(secret), (_, number: string) => (ready.has(Number(number)) ? 'AND FALSE' : 'OR TRUE'))

@@ -19,22 +19,22 @@ export type NamesColumn =
   | 'state'
   | 'until'
 
-/** The table of names, by its database names. */
+/** The table of names, with its database names. */
 export interface NamesTable {
-  /** undefined: `search_path` decides. */
+  /** If undefined, `search_path` decides. */
   readonly schema: string | undefined
   readonly table: string
   readonly columns: Readonly<Record<NamesColumn, string>>
-  /** The unique index over namespace, hash and hash number: the constraint of every refusal. */
+  /** The unique index over namespace, hash and hash number. Every refusal names it as its constraint. */
   readonly index: string
   readonly digest: Digest
 }
 
-/** What an UPDATE that changes a name makes of the former one. */
+/** The fate of a former name after an UPDATE changes it. */
 export interface FormerPolicy {
-  /** `free`: its row goes. `reserved`: nobody else can take it. `redirect`: that, and it still leads to its holder. */
+  /** `free`: the row is removed. `reserved`: others cannot take it. `redirect`: it also leads to its holder. */
   readonly state: 'free' | 'reserved' | 'redirect'
-  /** An interval of Postgres (`90 days`). undefined: no end. */
+  /** A PostgreSQL interval (`90 days`). If undefined, the policy has no end. */
   readonly interval?: string | undefined
 }
 
@@ -43,37 +43,37 @@ export interface NameColumn {
   readonly column: string
   readonly namespace: string
   readonly former: FormerPolicy
-  /** What made the stored texts, as `name@version`. @default none@1 */
+  /** The normalizer of the stored texts, as `name@version`. @default none@1 */
   readonly normalizer?: string
 }
 
-/** A table whose rows hold names, by its database names. */
+/** A table whose rows hold names, with its database names. */
 export interface HolderTable {
-  /** undefined: `search_path` decides. */
+  /** If undefined, `search_path` decides. */
   readonly schema: string | undefined
   readonly table: string
-  /** What the table of names calls it: its name, with the schema only where that of the table of names is another. */
+  /** Its name in the table of names. The schema is part of it only if the table of names is in another schema. */
   readonly holder: string
-  /** The primary key, in the order of the values of `key`; types as Postgres writes them (`character varying`). */
+  /** The primary key, in the order of the values of `key`. Types are written as in PostgreSQL (`character varying`). */
   readonly primary: readonly { readonly name: string; readonly type: string }[]
   readonly names: readonly NameColumn[]
   readonly of: NamesTable
 }
 
-/** A name of a statement that was refused, as an element of the DETAIL of its 23505; never with the text. */
+/** A name of a refused statement, as an element of the DETAIL of its 23505. It never contains the text. */
 export interface RefusedName {
-  /** The column of the writing table that was to hold it. */
+  /** The column of the writing table that was to hold the name. */
   readonly column: string
-  /** The primary key of the row that was to hold it. */
+  /** The primary key of the row that was to hold the name. */
   readonly of: readonly unknown[]
-  /** Whose it is: `HolderTable.holder`, its column, and the primary key of the row; null for who cannot read it. */
+  /** The holder: `HolderTable.holder`, its column and key. The key is null for a role that cannot read it. */
   readonly holder: string
   readonly holderColumn: string
   readonly key: readonly unknown[] | null
   readonly state: 'held' | 'reserved' | 'redirect'
 }
 
-/** A name that a row gave up, and that is kept for it. */
+/** A name that a row gave up and that is kept for the row. */
 export interface KeptName {
   readonly name: string
   readonly column: string
@@ -83,7 +83,7 @@ export interface KeptName {
   readonly until: string | null
 }
 
-/** The names that the triggers of a holder's table refused; undefined for another error. */
+/** Returns the names that the triggers of a holder's table refused, or undefined for another error. */
 export function refusedNames(
   { code, constraint, detail }: ServerError,
   { index }: Pick<NamesTable, 'index'>,
@@ -97,8 +97,8 @@ export function refusedNames(
 }
 
 /**
- * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. It
- * is the function behind the operator `*<>`, which `migration:generate --pretty` tears in two.
+ * Compares values byte by byte, where NULL equals NULL. No operator, cast or collation of their types is used. This is
+ * the function behind the operator `*<>`, which `migration:generate --pretty` splits in two.
  */
 export const differ = (left: readonly string[], right: readonly string[]): string => {
   const record = (values: readonly string[]): string =>
@@ -106,52 +106,52 @@ export const differ = (left: readonly string[], right: readonly string[]): strin
   return `pg_catalog.record_image_ne(${record(left)}, ${record(right)})`
 }
 
-/** The name of a function or trigger of names on a table. */
+/** Returns the name of a function or trigger of names on a table. */
 export const namedSet = (table: string, suffix: string): string => `${plainName('unique_name', table)}_${suffix}`
 
-/** A column of the table of names, perhaps of a row. */
+/** A column of the table of names, with a row if one is given. */
 export function nameField({ columns }: Pick<NamesTable, 'columns'>, row: string, column: NamesColumn): string {
   const name = quote(columns[column])
   return row === '' ? name : `${row}.${name}`
 }
 
-/** Columns of the table of names, with and without a row. */
+/** Columns of the table of names, with a row if one is given. */
 export const nameFields =
   ({ of }: HolderTable) =>
   (row: string, ...columns: readonly NamesColumn[]): string =>
     columns.map((column) => nameField(of, row, column)).join(', ')
 
 /**
- * Functions find names in the schema of the holder's table, and name the table of names with its schema where that is
- * another one. Where only `search_path` knows that schema, it is the other way round: this is the table to find it by.
+ * Functions resolve names in the schema of the holder's table. They qualify the table of names if its schema differs.
+ * If only `search_path` knows that schema, they resolve names there, and this is the table to find it by.
  */
 export const pathOf = ({ schema, of }: HolderTable): RelationName | undefined =>
   of.schema === undefined && schema !== undefined ? { schema: undefined, name: of.table } : undefined
 
-/** The table of names, inside the functions of a holder's table. */
+/** The table of names, as the functions of a holder's table name it. */
 export const namesTableOf = ({ schema, of }: HolderTable): string =>
   qualified(of.schema === schema ? undefined : of.schema, of.table)
 
-/** The holder's table as `t`, inside its functions. Rows of children by INHERITS hold nothing. */
+/** The holder's table as `t`, as its functions name it. Rows of child tables (INHERITS) hold no names. */
 export const holderRows = (holder: HolderTable): string =>
   `ONLY ${qualified(pathOf(holder) === undefined ? undefined : holder.schema, holder.table)} AS t`
 
-/** Types of Postgres' own that the table of names holds as their JSON, or, where JavaScript would round it, as a text. */
+/** PostgreSQL's own types that the table of names stores as JSON, or as texts if JavaScript would round them. */
 const KNOWN =
   /^(?:(?:smallint|integer|uuid|boolean|text|date|character|timestamp|inet|cidr|macaddr)|(?<exact>bigint|numeric))\b(?!.*\[)/
 
 /** Types whose names the grammar does not bind to `pg_catalog`. */
 const BY_NAME = /^(?:uuid|text|date|inet|cidr|macaddr)$/
 
-/** Types that JSON writes in the time zone of the session. */
+/** Types that JSON shows in the time zone of the session. */
 const ZONED = /^timestamp(?:\(\d\))? with time zone$/
 
-/** A value as the function that writes its type gives it: the owner of a type can have casts run, to JSON or to a text. */
+/** A value as its type's output function writes it. A cast to JSON or to text could run code of the type's owner. */
 const formatted = (value: string): string => `pg_catalog.format('%s', ${value})`
 
 /**
- * The primary key of a row, as the table of names holds it: as JSON that is the same in every session, and that
- * JavaScript reads exactly.
+ * The primary key of a row, as the table of names holds it. The JSON is the same in every session, and JavaScript reads
+ * it exactly.
  */
 export function holderKey({ primary }: HolderTable, row: string): string {
   const values = primary.map(({ name, type }) => {
@@ -164,18 +164,18 @@ export function holderKey({ primary }: HolderTable, row: string): string {
   return `pg_catalog.jsonb_build_array(${values.join(', ')})`
 }
 
-/** A value of the primary key, out of a key that the table of names holds. */
+/** A value of the primary key, taken from a key that the table of names holds. */
 export function keyPart({ primary }: HolderTable, key: string, index: number): string {
   const { type = '' } = primary[index] ?? {}
   const value = `(${key} OPERATOR(pg_catalog.->>) ${index})`
   if (ZONED.test(type)) return `pg_catalog.timezone('UTC', ${value}::pg_catalog.timestamp)`
   if (!KNOWN.test(type)) return value
   if (BY_NAME.test(type)) return `${value}::pg_catalog.${type}`
-  // `character` alone is of one character.
+  // `character` without a length holds one character.
   return `${value}::${type === 'character' ? 'pg_catalog.bpchar' : type}`
 }
 
-/** The row has this key; for an AND. */
+/** Predicates for an AND: the row has this key. */
 export const hasKey = (
   { primary }: HolderTable,
   row: string,
@@ -186,11 +186,11 @@ export const hasKey = (
     return KNOWN.test(type) ? equal(left, right) : equal(formatted(left), formatted(right))
   })
 
-/** The row has a key that the table of names holds; for an AND. */
+/** Predicates for an AND: the row has a key that the table of names holds. */
 export const hasNamedKey = (holder: HolderTable, row: string, key: string): string[] =>
   hasKey(holder, row, (_, index) => keyPart(holder, key, index))
 
-/** Columns that differ, as JSON tells keys apart, and by their bytes whatever a collation calls equal; for an OR. */
+/** Predicates for an OR: columns that differ in JSON. Texts are compared by their bytes, regardless of collations. */
 export const differentKey = ({ primary }: HolderTable, left: string, right: string): string[] =>
   primary.map(({ name, type }) => {
     const isText = /^(?:text|character|numeric)\b/.test(type)
@@ -202,39 +202,39 @@ export const differentKey = ({ primary }: HolderTable, left: string, right: stri
     return `(${equal(value(left), value(right))}) IS NOT TRUE`
   })
 
-/** Names that differ; for an OR. For a WHEN. */
+/** Predicates for an OR, in a WHEN: names that differ. */
 export const differentNames = ({ names }: HolderTable, left: string, right: string): string[] =>
   differentText({ text: names.map(({ column }) => ({ name: column, prefix: '' })), nullable: true }, left, right)
 
-/** The name of a transition table, or of a query in WITH: it must not hide a table from the functions. */
+/** The name of a transition table or of a WITH query. It must not hide a table from the functions. */
 export const transition = (name: string, ...tables: readonly string[]): string =>
   tables.includes(name) ? transition(`${name}_`, ...tables) : name
 
-/** What the statement has made of rows, and what they were. */
+/** The transition tables with the rows after the statement and before it. */
 export const newRows = ({ table, of }: HolderTable): string => transition('new_rows', table, of.table)
 export const oldRows = ({ table, of }: HolderTable): string => transition('old_rows', table, of.table)
 
-/** At the end of a subquery: the planner leaves it one, and does not read a whole index for a join. */
+/** Ends a subquery. The planner then keeps it as a subquery, and does not read a whole index for a join. */
 export const NO_JOIN = 'OFFSET 0'
 
 /**
- * The names of the row `t`, as rows `v`. The namespace has the collation of its column: an index over that finds nothing
- * by another one, before Postgres 18.
+ * The names of the row `t`, as rows `v`. The namespace has the collation of its column, because before Postgres 18 an
+ * index finds nothing by another collation.
  */
 export const namesOfRow = ({ names }: HolderTable, row = 't'): string =>
   `CROSS JOIN LATERAL (VALUES
         ${names.map(({ column, namespace }) => `(${literal(namespace)}, ${literal(column)}, ${bytewise(row, column)})`).join(',\n        ')}
       ) AS v (namespace, property, text)`
 
-/** At the end of a query. */
+/** Ends a query: the newest row version. */
 export const newest = (row: string): string => `ORDER BY pg_catalog.age(${row}.xmin) LIMIT 1`
 
 /**
- * The row `t` that stands in the holder's table with the key of `row`: triggers of the user may have changed it since.
- * At REPEATABLE READ an old snapshot may show another row that had this key and is gone; ours is the newest.
+ * The row `t` of the holder's table that has the key of `row`. Triggers of the user may have changed it since. At
+ * REPEATABLE READ, an old snapshot may also show a deleted row that had this key, so the newest row is taken.
  *
- * A limit keeps the planner from a join, which would read all of a table that was small when the plan was made. Rows of
- * children by INHERITS hold nothing.
+ * The limit prevents a join, which would read the whole table if the table was small when the plan was made. Rows of
+ * child tables (INHERITS) hold no names.
  */
 export function standingRow(holder: HolderTable, row: string): string {
   const columns = [...holder.primary.map(({ name }) => name), ...holder.names.map(({ column }) => column)]
@@ -256,9 +256,9 @@ const raiseRenamed = (): string => `
       ${OF_TABLE};`
 
 /**
- * The table that the functions name is the one that the trigger is on: types of another one may have casts of anybody.
+ * Requires that the trigger is on the table that the functions name. Types of another table may have casts of any role.
  *
- * @param schema of the table, where names are found in another one
+ * @param schema the table's schema, if names are resolved in another schema
  */
 export const refuseOtherTable = (table: string, schema?: string): string => `
   IF NOT (${equal('TG_TABLE_NAME', literal(table))}
@@ -269,10 +269,10 @@ export const refuseOtherHolder = (holder: HolderTable): string =>
   refuseOtherTable(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''))
 
 /**
- * A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN.
+ * A trigger follows a renamed column, but the text of a function does not. The trigger's WHEN shows the present names.
  *
- * The text is parsed by the names of now, which an old snapshot does not show: the columns are asked of a function that
- * knows no snapshots. So is the trigger, which an old snapshot shows even where a migration has made another since.
+ * PostgreSQL parses the text with the current names, which an old snapshot does not show. So a function without
+ * snapshots returns the columns. Another one checks the trigger, because an old snapshot also shows replaced triggers.
  */
 export function refuseRenamedColumns({ table, primary, names }: HolderTable): string {
   const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
@@ -291,24 +291,24 @@ export function refuseRenamedColumns({ table, primary, names }: HolderTable): st
   END IF;`
 }
 
-/** One of two rows, by its position in what was asked; without its columns where the other is not there. */
+/** One of two rows, by its position in the request. It has no columns if the other row does not exist. */
 export interface SwappedRow {
   readonly position: number
   readonly columns: WireRow
 }
 
-/** A name that somebody has, of those that were asked for. */
+/** A requested name that has a holder. */
 export interface FoundName extends Pick<RefusedName, 'holder' | 'holderColumn' | 'state'> {
-  /** 0-based position of what was asked. */
+  /** 0-based position in the request. */
   readonly requested: number
-  /** The primary key of its holder, as texts. */
+  /** The primary key of the holder, as texts. */
   readonly key: readonly string[]
 }
 
 /**
- * Who has which of several names; former ones count until their time is over.
+ * Finds the holders of several names. Former names count until their time is over.
  *
- * Parameters: an array of namespaces, of names and of their hashes.
+ * Parameters: an array of namespaces, one of names, and one of their hashes.
  */
 export function takenNamesStatement(names: NamesTable): Statement<FoundName> {
   const field = (column: NamesColumn): string => `n.${quote(names.columns[column])}`
@@ -333,7 +333,7 @@ WHERE ${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL
   }
 }
 
-/** Columns of an inserted name, in parentheses. */
+/** The columns of an inserted name, in parentheses. */
 export const columnsToInsert = (holder: HolderTable): string =>
   `(
       ${nameFields(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')}
@@ -341,7 +341,7 @@ export const columnsToInsert = (holder: HolderTable): string =>
 
 export const hashed = ({ of }: HolderTable, text: string): string => of.digest.sql(text)
 
-/** The name `n` is a former one that the row with this key may take. */
+/** The name `n` is a former name that the row with this key may take. */
 export function isFree(holder: HolderTable, key: string): string {
   const field = nameFields(holder)
   return `${field('n', 'state')} ${op('<>')} 'held'
@@ -350,7 +350,7 @@ export function isFree(holder: HolderTable, key: string): string {
             AND ${equal(field('n', 'key'), key)})`
 }
 
-/** What becomes of a former name that is taken. */
+/** The assignments for a former name that a row takes. */
 export const becomesHeld = (holder: HolderTable): string => {
   const field = nameFields(holder)
   return `${field('', 'state')} = 'held', ${field('', 'since')} = pg_catalog.statement_timestamp(),

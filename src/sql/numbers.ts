@@ -4,77 +4,77 @@ import { equal, field } from './text-table'
 /** A column of the scope of a number. */
 interface NumberScope {
   readonly name: string
-  /** SQL. The table of scopes has a column of the same type. */
+  /** The SQL type. The table of scopes has a column of the same type. */
   readonly type: string
 }
 
-/** A table whose rows are numbered within a scope, by its database names. */
+/** A table whose rows are numbered within a scope, with its database names. */
 export interface NumberTable {
-  /** The property. */
+  /** The name of the property. */
   readonly name: string
-  /** undefined: `search_path` decides. */
+  /** If undefined, `search_path` decides. */
   readonly schema: string | undefined
   readonly table: string
-  /** Empty: the rows of the whole table. */
+  /** If empty, the rows of the whole table are numbered. */
   readonly scope: readonly NumberScope[]
   readonly number: string
   /** The type of the number: integer, bigint or smallint. */
   readonly type: string
   /** The name of the unique index over scope and number. */
   readonly index: string
-  /** Whether the table of scopes tells how many rows of each count. */
+  /** Whether the table of scopes stores the number of rows of each scope. */
   readonly count: boolean
-  /** false: the number of a row that is gone is never given again. */
+  /** If false, the number of a removed row is never given again. */
   readonly reuse?: false | undefined
-  /** The lowest number that is given. undefined: 1. */
+  /** The lowest number that is given. If undefined, 1. */
   readonly start?: number | undefined
-  /** A row that has a value here is deleted softly: it keeps its number, and does not count. */
+  /** A row with a value here is soft-deleted. It keeps its number, and is not counted. */
   readonly deleted: string | undefined
-  /** First part of the names of functions and triggers. */
+  /** The first part of the names of functions and triggers. */
   readonly triggers: string
 }
 
-/** The scope's columns, as SQL. */
+/** The columns of the scope, as SQL. */
 export const scopeOf = ({ scope }: Pick<NumberTable, 'scope'>, row: string): string[] =>
   scope.map(({ name }) => field(row, name))
 
-/** The columns of the scope in the table of scopes. They have short names there, since the user's names may change. */
+/** The columns of the scope in the table of scopes. Their names are short, because the user's names may change. */
 export const scopeKey = ({ scope }: Pick<NumberTable, 'scope'>, row = ''): string[] =>
   scope.map((_, position) => `${row === '' ? '' : `${row}.`}s${position}`)
 
-/** The unique index's own operator on every column of the scope, for an AND. */
+/** Predicates for an AND: every column of the scope is equal by the unique index's own operator. */
 export const sameScopes = (table: Pick<NumberTable, 'scope'>, left: string, right: string): string[] =>
   allEqual(scopeOf(table, left), scopeOf(table, right))
 
-/** Columns that are equal one by one, for an AND. */
+/** Predicates for an AND: the columns are equal one by one. */
 export const allEqual = (left: readonly string[], right: readonly string[]): string[] =>
   left.map((one, position) => equal(one, right[position] ?? ''))
 
-/** Orders rows as the unique index does, backwards. */
+/** The reverse order of the unique index. */
 export const byNumberDown = (table: NumberTable, row: string): string =>
   [...scopeOf(table, row), field(row, table.number)].map((one) => `${one} DESC`).join(', ')
 
-/** The highest number after which `start` comes. */
+/** The highest number before `start`. */
 export const beforeStart = ({ start = 1 }: Pick<NumberTable, 'start'>): number => start - 1
 
-/** Whether a row counts; a condition at most. */
+/** Whether a row is counted, as at most one condition. */
 export const isCounted = ({ deleted }: Pick<NumberTable, 'deleted'>, row: string): string[] =>
   deleted === undefined ? [] : [`${field(row, deleted)} IS NULL`]
 
-/** Without a schema, as the functions name it. */
+/** The table's name without a schema, as the functions use it. */
 export const scopesName = ({ triggers }: Pick<NumberTable, 'triggers'>): string => `${triggers}_scopes`
 
-/** The table of scopes, outside the functions. */
+/** The table of scopes, as SQL outside the functions uses it. */
 export const scopesTable = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
   table.schema === undefined ? quote(scopesName(table)) : qualified(table.schema, scopesName(table))
 
-/** The table inside the functions, where `search_path` is fixed to its schema, so that a dump fits another one. */
+/** The table inside the functions. Their `search_path` is fixed to its schema, so a dump fits another schema. */
 export const relation = (table: Pick<NumberTable, 'table'>): string => quote(table.table)
 
-/** Predicates, one a line, for a place in the text that is indented so far. */
+/** Joins predicates with one on each line, at this indentation. */
 export const all = (indent: number, ...predicates: readonly string[]): string =>
   predicates.join(`\n${' '.repeat(indent)}AND `)
 
-/** Whether the trigger runs for the table that the function names; in a partition it does not. */
+/** Whether the trigger runs for the table that the function names, which is false in a partition. */
 export const standsOn = (table: Pick<NumberTable, 'table'>): string =>
   `TG_TABLE_NAME OPERATOR(pg_catalog.=) ${literal(table.table)}\n    AND pg_catalog.pg_table_is_visible(TG_RELID)`

@@ -14,17 +14,17 @@ import {
   type TextTable,
 } from './text-table'
 
-/** Where a text was refused. */
+/** The position in the chain of a refused text. */
 interface RefusedPlace {
-  /** The values of the scope, as Postgres writes them. */
+  /** The values of the scope, as Postgres prints them. */
   readonly scope: readonly string[]
   readonly hash: string
   readonly hashNumber: number
 }
 
 /**
- * The row that holds a text, and the row that has its place in the chain: one and the same, unless another
- * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, `same`, which is NULL for another text, and `deleted`.
+ * Finds the row that holds a text and the row at its place in the chain. The two differ only if another text with the
+ * same hash was faster. Returns the primary key as `k0`, `k1`, …, `deleted`, and `same`: NULL for another text.
  *
  * @param texts the values of its columns
  */
@@ -55,8 +55,8 @@ WHERE ${where.join('\n  AND ')}`,
 }
 
 /**
- * Finds the holder of the text of a row that was to be restored. No statement contains that text: it is taken to be the
- * text of the row in its place if every softly deleted row with this hash has that text.
+ * Finds the holder of the text of a row that was to be restored. No statement contains that text. It is assumed to be
+ * the text of the row at its place if every soft-deleted row with this hash has that text.
  */
 export function restoredHolderQuery(
   table: TextTable,
@@ -84,24 +84,22 @@ WHERE ${where.join('\n  AND ')}`,
   }
 }
 
-/** What Postgres says of a unique violation, in whatever language: `Key (columns)=(values)`, and then prose. */
+/** The DETAIL of a unique violation in any language: `Key (columns)=(values)`, followed by prose. */
 const DETAIL = /\((?<columns>.*?)\)=\((?:(?<scope>.*), )?(?<hash>[^,]+), (?<number>\d+)\)[^)]*$/su
 
-/** The columns and values of a unique violation of our index; undefined where it is another, or says nothing. */
+/** Returns the columns and values of a unique violation of our index, or undefined for another or an empty DETAIL. */
 export function refusedPlace(table: TextTable, detail: string | undefined): RefusedPlace | undefined {
   const { columns, scope, hash, number } = DETAIL.exec(detail ?? '')?.groups ?? {}
   const wanted = [...table.scope, table.hash, table.number]
-  // Postgres quotes a name only where it must.
+  // Postgres quotes a name only if necessary.
   const isOurs = columns?.replaceAll('"', '') === nameList(wanted).replaceAll('"', '')
   if (hash === undefined || !isOurs) return undefined
-  // A value may hold what stands between two of them.
+  // A value may contain the separator.
   const values = scope === undefined ? [] : table.scope.length === 1 ? [scope] : scope.split(', ')
   return values.length === table.scope.length ? { scope: values, hash, hashNumber: Number(number) } : undefined
 }
 
-/**
- * The table that a partition belongs to, as `schema` and `table`.
- */
+/** The table that a partition belongs to, as `schema` and `table`. */
 export const partitionRoot = (): string => `SELECT n.nspname AS schema, r.relname AS table
 FROM pg_catalog.pg_class AS r
 ${joinOf('pg_namespace', 'n', 'r.relnamespace')}

@@ -18,21 +18,21 @@ import {
 } from './text-table'
 import { asStored, type ColumnTypes, typeOf } from './types'
 
-/** A unique text of which a call wants some texts for itself. */
+/** A unique text of which a call requests some texts. */
 export interface WantedText extends HolderColumns {
   readonly table: TextTable
   readonly types: ColumnTypes
-  /** Rows that stand shall be changed: what a change leaves out is read from them. */
+  /** The rows exist and are to be changed. Values that a change leaves out are read from them. */
   readonly standing: boolean
 }
 
-/** Types whose equality is their extension's, and is found where the extension is. */
+/** Types whose equality belongs to an extension and is found in the extension's schema. */
 const OF_EXTENSION = /^(?:.*\.)?"?(?:citext|cube|geography|geometry|halfvec|hstore|ltree|vector)\b/
 
 const equalAs = (type: string | undefined, left: string, right: string): string =>
   type !== undefined && OF_EXTENSION.test(type) ? `${left} = ${right}` : equal(left, right)
 
-/** One row of the call, and who has its text. */
+/** One row of the call, and the holder of its text. */
 export interface WantedRow {
   /** 0-based position of the wanted text, and of the row among its rows. */
   readonly wanted: number
@@ -45,12 +45,12 @@ export interface WantedRow {
 }
 
 /**
- * Which texts are taken, by a stored row or by an earlier row of the call, in one statement for all of them. It gives a
- * row for every one that was requested, but for those without a text.
+ * Finds the texts that a stored row or an earlier row of the call has taken, in one statement for all of them. It
+ * returns a row for every requested text, except for rows without a text.
  *
- * Parameters, for each wanted text: an array of texts for each column of its scope and its text; if its rows stand, an
- * array of booleans for each of these, whether the change brings it, an array of texts for each primary column, and,
- * where a deleted row frees its text, an array of booleans: whether the row will be live, NULL where it stays as it is.
+ * Parameters, for each wanted text: an array of texts for each column of its scope and its text. If its rows exist,
+ * these follow: an array of booleans for each of these columns (the change sets it), an array of texts for each primary
+ * column, and, if a deleted row frees its text, an array of booleans (the row will be live; NULL if unchanged).
  */
 export function takenStatement(wanted: readonly WantedText[]): Statement<WantedRow> {
   const parameters = wanted.map(({ table, primary, standing }) => {
@@ -83,7 +83,7 @@ const keyNames = ({ scope, text }: TextTable): string[] => [...scope, ...text.ma
 const sumBefore = (lengths: readonly number[], position: number): number =>
   lengths.slice(0, position).reduce((sum, length) => sum + length, 0)
 
-/** The rows as they shall be: `c0`, `c1`, … the key; `k0`, `k1`, … the primary key of those that stand. */
+/** The rows in their future state: `c0`, `c1`, … are the key, and `k0`, `k1`, … the primary key of existing rows. */
 function wantedRows(wanted: WantedText, nth: number, offset: number): string {
   const { table, primary, standing } = wanted
   const live = isLive(table, 'r')
@@ -103,7 +103,7 @@ function wantedRows(wanted: WantedText, nth: number, offset: number): string {
     return `${standing ? `CASE WHEN i.g${index} THEN ${given} ELSE ${former} END` : given} AS c${index}`
   })
   const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
-  // The row as it stands, unless it will be deleted and free its text.
+  // The existing row, unless it will be deleted and free its text.
   const same = [
     ...primary.map((name, index) => `${field('r', name)} ${EQUALS} ${stored(wanted, name, `i.k${index}`)}`),
     ...live.map((is) => `coalesce(i.live, ${is})`),
@@ -121,7 +121,7 @@ function stored({ types }: WantedText, name: string, value: string): string {
   return type ? asStored(value, type) : value
 }
 
-/** A row for every row of one wanted text, with the primary key of the row that holds its text. */
+/** Returns a row for every row of one wanted text, with the primary key of the holder of its text. */
 function arm(wanted: readonly WantedText[], nth: number): string {
   const { table, primary, softDelete, standing, types } = wanted[nth] as WantedText
   const key = keyNames(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
@@ -135,14 +135,14 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     ...sameText(table, 't', 'n'),
     ...isLive(table, 't'),
     anyNumber(table),
-    // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.
+    // If this change or an earlier one of the call gives a row another text, the row no longer holds the old one.
     ...(standing
       ? [
           `NOT EXISTS (\n      SELECT FROM i${nth} AS e WHERE e.ordinal ${op('<=')} i.ordinal AND ${sameRow.join(' AND ')})`,
         ]
       : []),
   ]
-  // Every arm has the columns of all, each with its own type, so that the driver parses a key as `find` would give it.
+  // Every arm has the columns of all arms, each with its own type, so that the driver parses a key as for `find`.
   const keys = wanted.flatMap((one, other) =>
     one.primary.map((name, index) => (other === nth ? `h.k${index}` : `NULL::${typeOf(one.types, name)}`)),
   )
@@ -163,36 +163,36 @@ WHERE NOT (${textIsNull(table, 'n').join(' AND ')})`
 
 interface WantedKey {
   readonly columns: readonly string[]
-  /** @default an ordinary one */
+  /** @default an ordinary index */
   readonly index?: UnusualIndex | undefined
 }
 
-/** A table, and those of its primary key and ordinary unique columns that rows bring; database names. */
+/** A table with its primary key and the ordinary unique columns that rows have values for, by database names. */
 interface WantedKeys extends HolderColumns {
   readonly schema: string | undefined
   readonly table: string
   readonly keys: readonly WantedKey[]
-  /** What kinds of types the columns have, by their names. */
+  /** The column types by column name. */
   readonly types: ReadonlyMap<string, string>
-  /** Rows that stand shall be changed: what a change leaves out is read from them. */
+  /** The rows exist and are to be changed. Values that a change leaves out are read from them. */
   readonly standing: boolean
 }
 
-/** A value that a row cannot have. */
+/** A value that is not available to a row. */
 interface TakenKey {
-  /** 0-based position among the keys, and of the row among those that bring it. */
+  /** 0-based position among the keys, and of the row among the rows with that key. */
   readonly key: number
   readonly index: number
-  /** Primary key of the row that has it; undefined: an earlier row of the call has. */
+  /** The primary key of the row that has the value, or undefined if an earlier row of the call has it. */
   readonly holder: readonly unknown[] | undefined
   readonly deleted: boolean
 }
 
 /**
- * Which ordinary keys are taken, by a stored row or by an earlier row of the call. NULL is never taken.
+ * Finds the ordinary keys that a stored row or an earlier row of the call has taken. NULL is never taken.
  *
- * Parameters, for each key: a JSON array of the rows that bring it, by column names, every value as text; of rows that
- * stand of `{ "key": …, "set": … }`.
+ * Parameters, for each key: a JSON array of the rows that have it, by column names, with every value as text. For
+ * existing rows, its elements are `{ "key": …, "set": … }`.
  */
 export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
   return {
@@ -224,7 +224,7 @@ function keyArm(
   JOIN ${name} AS r ON ${same(primary, 'r', 'k')}
   CROSS JOIN LATERAL ${filled('r', part('e', 'set'))} AS n`
     : `CROSS JOIN LATERAL ${filled(`NULL::${name}`, 'e.value')} AS n`
-  // A row that this change, or an earlier one of the call, gives another value has the old one no longer.
+  // If this change or an earlier one of the call gives a row another value, the row no longer has the old one.
   const stays = `\n      AND NOT EXISTS (SELECT FROM ${rows('x')}
         CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
         WHERE x.ordinal ${op('<=')} e.ordinal AND ${same(primary, 'q', 't')})`
@@ -252,14 +252,14 @@ FROM (
 WHERE s.taken`
 }
 
-/** What the new row `n` has under a key, and that the stored row `t` has it. */
+/** The values of the new row `n` for a key, and the conditions that the stored row `t` has them. */
 interface KeyParts {
   readonly values: readonly string[]
   readonly join: string
   readonly held: readonly string[]
 }
 
-/** The server's words name columns alone: they are those of the innermost FROM. */
+/** The server's words use unqualified column names, which resolve in the innermost FROM. */
 function unusual({ keys, condition, reads }: UnusualIndex, standing: boolean): KeyParts {
   const columns = Object.entries(reads).map(([column, value]) =>
     standing || value === null

@@ -1,18 +1,18 @@
 import type { Digest } from '../text/digest'
 import { literal, qualified, quote } from './identifier'
 
-/** One column of the text, and what stands before it where the columns are composed (`?` before a query). */
+/** One column of the text, and the prefix of its value if the columns are composed (`?` before a query). */
 interface TextColumn {
   readonly name: string
   /** @default '' */
   readonly prefix: string
 }
 
-/** A table with a unique text, by its database names: all that SQL needs to know of a declaration. */
+/** A table with a unique text, with its database names. This is all that SQL needs to know about a declaration. */
 export interface TextTable {
-  /** What `by` calls the text. */
+  /** The name of the text in `by`. */
   readonly name: string
-  /** undefined: `search_path` decides. */
+  /** If undefined, `search_path` decides. */
   readonly schema: string | undefined
   readonly table: string
   readonly text: readonly TextColumn[]
@@ -23,26 +23,26 @@ export interface TextTable {
   readonly index: string
   readonly check: string
   readonly digest: Digest
-  /** The text may be NULL, any number of times: then its hash is NULL too. */
+  /** The text may be NULL in any number of rows. Then its hash is NULL too. */
   readonly nullable: boolean
   readonly immutable: boolean
   readonly maxChainLength: number
-  /** `name@version` for each column of the text; kept in the guard's comment so that a changed one is found. */
+  /** `name@version` for each column of the text. The guard's comment stores it, so that a change is detected. */
   readonly normalizers: readonly string[]
-  /** A row that has a value here, being deleted softly, does not hold its text. undefined: every row holds its own. */
+  /** A row with a value here is soft-deleted and does not hold its text. If undefined, every row holds its text. */
   readonly deleted: string | undefined
-  /** The hash decides in which part of the table a row is: no trigger may make another of it. undefined: it does not. */
+  /** The hash determines the part of the table for a row, so no trigger may change it. If undefined, it does not. */
   readonly spread?: SpreadBy | undefined
-  /** No triggers keep it: a hash has room for one text, and whoever writes sends it. @default false */
+  /** The text has no triggers. A hash has room for one text, and every writer sends the hash. @default false */
   readonly guardless?: boolean | undefined
-  /** First part of the names of the guard's functions and triggers. */
+  /** The first part of the names of the guard's functions and triggers. */
   readonly guard: string
 }
 
-/** A table that is spread by the hash: as its user makes it, by partitions of ours, or by Citus. */
+/** The way in which the hash distributes a table: by its user, by our partitions, or by Citus. */
 export type SpreadBy = 'hash' | 'citus' | { readonly partitions: number }
 
-/** What hash, number and flag of a row depend on, with the names of the index and the check that hold them to it. */
+/** Everything that a row's hash, number and flag depend on, and the names of the index and check that enforce them. */
 export type TextRows = Omit<TextTable, 'immutable' | 'maxChainLength' | 'guard'>
 
 export const tableName = ({ schema, table }: Pick<TextTable, 'schema' | 'table'>): string => qualified(schema, table)
@@ -51,9 +51,9 @@ export const tableName = ({ schema, table }: Pick<TextTable, 'schema' | 'table'>
 export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)
 
 /**
- * Operators by their schema, in all SQL that the package generates: where `search_path` decides, one of an exact
- * signature in the table's schema beats one of pg_catalog, and would run as the table's owner. IS DISTINCT FROM, IN,
- * BETWEEN, NULLIF and CASE look theirs up too, so none of them is used.
+ * Qualifies operators, in all SQL that the package generates. If `search_path` decided, an operator with an exact
+ * signature in the table's schema would take precedence over pg_catalog, and run as the table's owner. IS DISTINCT
+ * FROM, IN, BETWEEN, NULLIF and CASE look up operators in the same way, so they are not used.
  */
 export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator})`
 
@@ -65,21 +65,21 @@ export const equal = (left: string, right: string): string => `${left} ${EQUALS}
 export const joinOf = (catalog: string, row: string, oid: string): string =>
   `JOIN pg_catalog.${catalog} AS ${row} ON ${equal(`${row}.oid`, oid)}`
 
-/** NULL is equal to NULL alone, as IS NOT DISTINCT FROM has it. */
+/** NULL equals only NULL, as in IS NOT DISTINCT FROM. */
 export const alike = (left: string, right: string): string =>
   `(${equal(left, right)}\n      OR ${left} IS NULL\n        AND ${right} IS NULL)`
 
-/** IS DISTINCT FROM. */
+/** The equivalent of IS DISTINCT FROM. */
 export const isOther = (left: string, right: string): string => `${alike(left, right)} IS NOT TRUE`
 
-/** BETWEEN. */
+/** The equivalent of BETWEEN. */
 export const within = (value: string, low: string, high: string): string =>
   `${value} ${op('>=')} ${low}\n    AND ${value} ${op('<=')} ${high}`
 
 const APPENDED = op('||')
 
 /**
- * What hash and number of a row are made by, for a comparison; which rows hold their texts is another question.
+ * The rules for a row's hash and number, for a comparison. They do not include which rows hold their texts.
  *
  * @param digest its name
  */
@@ -95,14 +95,14 @@ export const textRules = (
   digest: string,
 ): string => JSON.stringify([text, scope, nullable, hash, number, chained, digest])
 
-/** The text that is hashed. A column that is NULL leaves out its prefix too. */
+/** The text that is hashed. If a column is NULL, its prefix is left out too. */
 export const composed = ({ text }: Pick<TextTable, 'text'>, row: string, separator?: string): string =>
   composedOf(
     text.map(({ name, prefix }) => ({ value: field(row, name), prefix })),
     separator,
   )
 
-/** A column's value in SQL, and what stands before it. */
+/** A column's value in SQL, and its prefix. */
 interface Part {
   readonly value: string
   readonly prefix: string
@@ -119,7 +119,7 @@ function composedOf(parts: readonly Part[], separator = ' '): string {
     .join(` ${APPENDED}${separator}`)
 }
 
-/** The hash of a text that consists of these parts, as a literal; sorts bytewise. A part that is null leaves out its prefix. */
+/** Returns the hash of a text with these parts, as a literal that sorts bytewise. A null part leaves out its prefix. */
 export function hashOfTexts(
   { text, digest }: Pick<TextTable, 'text' | 'digest'>,
   parts: readonly (string | null)[],
@@ -132,7 +132,7 @@ export function hashOfTexts(
 export const hashExpression = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
   table.digest.sql(composed(table, row, separator))
 
-/** The hash of a row that gets these values, in SQL, in the order of the text's columns; NULL for one without a text. */
+/** The hash, in SQL, of a row with these values in the order of the text's columns. NULL for a row without a text. */
 export function hashOfValues(
   { text, digest, nullable }: Pick<TextTable, 'text' | 'digest' | 'nullable'>,
   values: readonly string[],
@@ -142,22 +142,22 @@ export function hashOfValues(
   return nullable ? `CASE WHEN NOT (${none.join(' AND ')}) THEN ${hash} END` : hash
 }
 
-/** The hash of a row as `digest.js` gives it. */
+/** The hash of a row, in the format of `digest.js`. */
 export const hashAsText = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>, row: string): string =>
   digest.type === 'uuid'
     ? `pg_catalog.replace(${field(row, hash)}::pg_catalog.text, '-', '')`
     : `${literal('\\x')} ${APPENDED} pg_catalog.encode(${field(row, hash)}, 'hex')`
 
-/** All text columns NULL: a row without a text, outside every chain. */
+/** All text columns are NULL: the row has no text and is in no chain. */
 export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string[] {
   return table.text.map(({ name }) => `${field(row, name)} IS NULL`)
 }
 
-/** A text as it is compared: bytewise, because a nondeterministic collation calls different texts equal. */
+/** A text in the form that is compared: bytewise, because a nondeterministic collation equates different texts. */
 export const bytewise = (row: string, name: string): string =>
   `${field(row, name)}::pg_catalog.text COLLATE pg_catalog."C"`
 
-/** Equality column by column, NULL equal to NULL; one predicate each, for an AND. */
+/** Predicates for an AND: each text column is equal, and NULL equals NULL. */
 export function sameText(
   { text, nullable }: Pick<TextTable, 'text' | 'nullable'>,
   left: string,
@@ -170,43 +170,43 @@ export function sameText(
   })
 }
 
-/** The text columns that differ, one predicate each; for an OR. */
+/** Predicates for an OR: each text column that differs. */
 export function differentText(table: Pick<TextTable, 'text' | 'nullable'>, left: string, right: string): string[] {
   return sameText(table, left, right).map((same) => `(${same})\n    IS NOT TRUE`)
 }
 
-/** The unique index's own operator on every scope column; the scope is NOT NULL, so `=` is enough and indexable. */
+/** Compares each scope column with the unique index's own operator. The scope is NOT NULL, so `=` can use the index. */
 export function sameScope({ scope }: TextTable, left: string, right: string): string[] {
   return scope.map((name) => equal(field(left, name), field(right, name)))
 }
 
-/** The row holds its text, unless it is deleted softly and that frees it; one predicate at most. */
+/** At most one predicate: the row holds its text. It is not soft-deleted, or a soft deletion does not free the text. */
 export function isLive({ deleted }: Pick<TextTable, 'deleted'>, row: string): string[] {
   return deleted === undefined ? [] : [`${field(row, deleted)} IS NULL`]
 }
 
-/** The row is deleted softly, and that frees its text; one predicate at most. */
+/** At most one predicate: the row is soft-deleted, and that frees its text. */
 export function isFreed({ deleted }: Pick<TextTable, 'deleted'>, row: string): string[] {
   return deleted === undefined ? [] : [`${field(row, deleted)} IS NOT NULL`]
 }
 
-/** The rows of a chain: equal scope and hash. Whether they hold their texts is another question. */
+/** The rows of a chain have the same scope and hash. They need not hold their texts. */
 export function sameChain(table: TextTable, left: string, right: string): string[] {
   return [...sameScope(table, left, right), equal(field(left, table.hash), field(right, table.hash))]
 }
 
-/** The hash that a row should have: NULL where it has no text. */
+/** The hash that a row should have, or NULL if it has no text. */
 export function rowHash(table: Pick<TextTable, 'digest' | 'text' | 'nullable'>, row: string): string {
   const hash = hashExpression(table, row)
   return table.nullable ? `CASE WHEN ${textIsNull(table, row).join(' AND ')} THEN NULL ELSE ${hash} END` : hash
 }
 
-/** The scope's columns that differ, one predicate each; for an OR. They are NOT NULL. */
+/** Predicates for an OR: each scope column that differs. The columns are NOT NULL. */
 export function differentScope({ scope }: Pick<TextTable, 'scope'>, left: string, right: string): string[] {
   return scope.map((name) => `(${equal(field(left, name), field(right, name))}) IS NOT TRUE`)
 }
 
-/** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */
+/** The condition of the check. It fails safe if another trigger changes the text after ours. */
 export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const hash = quote(table.hash)
   const honest = equal(hash, hashExpression(table, ''))
@@ -217,13 +217,13 @@ export function checkExpression(table: Omit<TextRows, 'check'>): string {
   return `(${without} OR NOT (${textless}) AND ${hash} IS NOT NULL AND ${honest}) AND ${positive}`
 }
 
-/** What is read of the row that holds a text, by database names. */
+/** The columns that are read of the row that holds a text, by database names. */
 export interface HolderColumns {
   readonly primary: readonly string[]
-  /** The delete date, where a deleted row holds its text. */
+  /** The delete date, if a deleted row holds its text. */
   readonly softDelete?: string | undefined
 }
 
-/** 1 if the row `t` is deleted softly, and NULL otherwise. */
+/** 1 if the row `t` is soft-deleted, and NULL otherwise. */
 export const isSoftlyDeleted = (softDelete: string | undefined): string =>
   softDelete === undefined ? 'NULL::pg_catalog.int4' : `CASE WHEN ${field('t', softDelete)} IS NOT NULL THEN 1 END`

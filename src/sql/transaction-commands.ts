@@ -1,19 +1,19 @@
 import type { Statement } from './find'
 
-/** What SQL does to the transaction that it is sent in. */
+/** The effect of SQL on the transaction that it is sent in. */
 export type TransactionCommand =
   | { readonly does: 'set' | 'release' | 'roll back to'; readonly savepoint: string }
   | { readonly does: 'commit' | 'roll back' }
 
 const NO_COMMANDS: readonly TransactionCommand[] = []
 
-/** Nearly no SQL begins so. */
+/** Almost no SQL begins like this. */
 const MAY_BEGIN = /\s*(?:--|\/\*|;|savepoint|release|rollback|abort|commit|end|prepare)/iy
 
 /**
- * The commands for transactions and savepoints in SQL, which may hold several statements, and comments.
+ * Returns the commands for transactions and savepoints in SQL, which may contain several statements and comments.
  *
- * @param isOne there is one statement only, as where it has parameters
+ * @param isOne there is only one statement, for instance because it has parameters
  */
 export function transactionCommands(sql: string, isOne = false): readonly TransactionCommand[] {
   MAY_BEGIN.lastIndex = 0
@@ -21,7 +21,7 @@ export function transactionCommands(sql: string, isOne = false): readonly Transa
   return statementsIn(sql).flatMap(commandOf)
 }
 
-/** A savepoint's name is folded and quoted as Postgres does; a quoted one may hold anything. */
+/** The name of a savepoint. As in Postgres, it is folded unless it is quoted, and quotes allow any character. */
 const SAVEPOINT_NAME = String.raw`("(?:[^"]|"")+"|[^\s"]+)`
 const WORK = String.raw`(?:\s+(?:work|transaction))?`
 const SET = new RegExp(String.raw`^savepoint\s*${SAVEPOINT_NAME}$`, 'i')
@@ -46,10 +46,10 @@ function nameIn([, name = '']: RegExpExecArray): string {
   return name.slice(1, -1).replaceAll('""', '"')
 }
 
-/** How something begins in which a `;` means nothing, and comments. */
+/** The start of a comment, or of a quoted part in which `;` has no meaning. */
 const PART = /--[^\n]*|\/\*|\be'|['"]|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|;/gi
 
-/** Without comments. */
+/** Returns the statements without comments. */
 function statementsIn(sql: string): string[] {
   const statements: string[] = []
   let statement = ''
@@ -79,9 +79,9 @@ function statementsIn(sql: string): string[] {
 }
 
 /**
- * Not by a regular expression of the whole, which would run out of stack for a literal of 10 MB.
+ * One regular expression for the whole would exhaust the stack for a literal of 10 MB.
  *
- * @param begin `'`, `"` or `e'`, in which a backslash escapes
+ * @param begin `'`, `"` or `e'`, where a backslash escapes
  */
 function endOfQuoted(sql: string, begin: string, from: number): number {
   const mark = begin === '"' ? /""?/g : begin === "'" ? /''?/g : /''?|\\[^]/g
@@ -109,40 +109,40 @@ const SAVEPOINT = 'typeorm_unique_text'
 const WHOLE_SAVEPOINT = 'typeorm_unique_text_whole'
 export const OUR_SAVEPOINTS: ReadonlySet<string> = new Set([SAVEPOINT, WHOLE_SAVEPOINT])
 
-/** Statements around others that must be undone together. */
+/** Commands around statements that must be undone together. */
 export type SavepointCommands = Readonly<Record<'set' | 'release' | 'rollBack', string>>
 
-/** Around statements that may fail in the caller's transaction. */
+/** The commands around statements that may fail in the caller's transaction. */
 export const savepoint: SavepointCommands = {
   set: `SAVEPOINT ${SAVEPOINT}`,
   release: `RELEASE SAVEPOINT ${SAVEPOINT}`,
   rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}`,
 }
 
-/** Around all the statements of a call. */
+/** The commands around all the statements of a call. */
 export const wholeSavepoint: SavepointCommands = {
   set: `SAVEPOINT ${WHOLE_SAVEPOINT}`,
   release: `RELEASE SAVEPOINT ${WHOLE_SAVEPOINT}`,
   rollBack: `ROLLBACK TO SAVEPOINT ${WHOLE_SAVEPOINT}`,
 }
 
-/** Around several statements outside any transaction. */
+/** The commands around several statements outside any transaction. */
 export const ownTransaction: SavepointCommands = { set: 'START TRANSACTION', release: 'COMMIT', rollBack: 'ROLLBACK' }
 
-/** Whether a transaction sees what others have committed since it began. */
+/** Whether a transaction sees changes that others have committed since it began. */
 export const seesCommitted: Statement<boolean> = {
   name: '',
   sql: `SELECT CASE WHEN pg_catalog.starts_with(pg_catalog.current_setting('transaction_isolation'), 'read ') THEN 1 END AS sees`,
   parse: ([sees]) => sees !== null,
 }
 
-/** Gives a row inside a transaction that was begun by a statement of its own; 25P02 in one that has failed. */
+/** Returns a row in a transaction that an earlier statement began, and raises 25P02 in one that has failed. */
 export const seesOpenTransaction =
   'SELECT 1 WHERE pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp()'
 
 /**
- * Cancels what a backend waits with, if it waits for one of others, also by way of third ones. Parameters: its process
- * id, and theirs. Gives a row where it does.
+ * Cancels the waiting statement of a backend if it waits for one of the others, directly or through third ones. The
+ * parameters are its process id and theirs. Returns a row if so.
  */
 export const cancelWaiting = `WITH RECURSIVE blocking (pid) AS (
   SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids($1::pg_catalog.int4))

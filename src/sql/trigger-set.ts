@@ -4,65 +4,65 @@ import { dollarQuote, list, literal, packed, qualified, quote, withoutComments }
 import { SQLSTATE } from './sqlstate'
 import { EQUALS, joinOf, op } from './text-table'
 
-/** The type of functions with their arguments. */
+/** The type of functions, including their arguments. */
 const PROCEDURE = 'pg_catalog.regprocedure'
 
-/** What keeps rows right: the texts of a column, the names that rows hold, or the numbers that they have. */
+/** The part of a row that triggers keep right: a text, the names that it holds, or its number. */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
 
-/** Starts the body of every function of a set; by it the function is found, whatever became of its name. */
+/** The prefix of every function body in a set. It identifies the function, even if the function was renamed. */
 export const TRIGGER_MARK = '-- typeorm-unique-text '
 
-/** How the names of a text's triggers begin, also of those that an adoption makes for a while. */
+/** The prefix of the names of a text's triggers, including temporary triggers of an adoption. */
 export const TEXT_TRIGGERS = 'unique_text_'
 
-/** Follows the mark in a function that stands once in a schema, for all tables of their owner. */
+/** Follows the mark in a function that exists once in a schema, for all tables of its owner. */
 const KERNEL = 'kernel'
 
-/** Bits of `pg_trigger.tgtype`. A trigger without `row` fires once for each statement, and one without `before` after it. */
+/** Bits of `pg_trigger.tgtype`. A trigger without `row` fires per statement, and one without `before` fires after. */
 export const FIRES = { row: 1, before: 2, insert: 4, delete: 8, update: 16, truncate: 32 } as const
 
-/** Few enough to be read, enough to tell two statements apart. */
+/** Few enough to read, and enough to distinguish two statements. */
 const DIGEST_DIGITS = 8
 
-/** A trigger, as it should stand. */
+/** A trigger, as it should exist. */
 export interface Trigger {
   readonly name: string
   /** The function's name. */
   readonly runs: string
   /** The value of `pg_trigger.tgtype`: a sum of `FIRES`. */
   readonly type: number
-  /** It has a WHEN. */
+  /** The trigger has a WHEN. */
   readonly conditional: boolean
-  /** The columns that it must name, in this order. undefined: whichever. */
+  /** The columns that it must name, in this order. If undefined, any columns. */
   readonly columns?: readonly string[]
-  /** The columns that its condition names, in any order. undefined: whichever. */
+  /** The columns that its condition names, in any order. If undefined, any columns. */
   readonly compares?: readonly string[]
-  /** The condition of its WHEN, as SQL; empty for none. undefined: whichever. */
+  /** The condition of its WHEN, as SQL. Empty if there is none. If undefined, any condition. */
   readonly when?: string
-  /** What the function is given. undefined: whichever. */
+  /** The function's arguments. If undefined, any arguments. */
   readonly args?: readonly string[]
-  /** What follows REFERENCING; empty for nothing. undefined: whichever. */
+  /** The text after REFERENCING. Empty if there is none. If undefined, any text. */
   readonly transitions?: string
   /** The whole CREATE TRIGGER statement. */
   readonly create: string
 }
 
-/** When a trigger fires, and what it runs. */
+/** The events that fire a trigger, and the function that it runs. */
 export interface Firing {
   readonly name: string
   readonly time: 'BEFORE' | 'AFTER'
-  /** The last one is of the columns, where some are named. */
+  /** If columns are named, they belong to the last event. */
   readonly events: readonly Exclude<keyof typeof FIRES, 'row' | 'before'>[]
-  /** The columns of `UPDATE OF`. @default []: whichever */
+  /** The columns of `UPDATE OF`. @default []: any column */
   readonly columns?: readonly string[]
   /** @default 'ROW' */
   readonly each?: 'ROW' | 'STATEMENT'
-  /** Transition tables. */
+  /** The transition tables. */
   readonly referencing?: string
   /**
-   * For an OR. As short as can be: the server parses and plans it once for each statement that writes to the table, and
-   * it is false for practically every row. What else must hold, the function looks at.
+   * Predicates for an OR. They are as short as possible: for each statement that writes to the table, the server parses
+   * and plans them, and they are false for nearly every row. The function tests any other conditions.
    */
   readonly when?: readonly string[]
   /** A function in the table's schema. */
@@ -71,7 +71,7 @@ export interface Firing {
   readonly args?: readonly string[]
 }
 
-/** A function that triggers run, as it should stand in the table's schema. */
+/** A function that triggers run, as it should exist in the table's schema. */
 export interface TriggerFunction {
   readonly name: string
   readonly body: string
@@ -80,113 +80,113 @@ export interface TriggerFunction {
 /** A table that a set keeps, as it should exist. */
 export interface KeptTable {
   readonly name: string
-  /** Their types; of those that have the type of a column of the set's table, that column. */
+  /** The types of the columns. If a type is that of a column of the set's table, it is given by that column. */
   readonly columns: Readonly<Record<string, string | { readonly like: string }>>
   readonly primary: readonly string[]
-  /** A trigger of the table itself. */
+  /** A trigger on the table itself. */
   readonly trigger: string | undefined
 }
 
-/** Triggers of one table and the functions that they run, as they should stand. */
+/** The triggers of one table and the functions that they run, as they should exist. */
 export interface TriggerSet {
   readonly kind: TriggerKind
-  /** Tells it from others of its kind on the table; it stays where the table is renamed. */
+  /** Distinguishes the set from others of its kind on the table. Renaming the table does not change it. */
   readonly name: string
   readonly table: RelationName
-  /** A table of another schema whose name the functions find too. */
+  /** A table of another schema that the functions also find by its name. */
   readonly path: RelationName | undefined
-  /** A table that its functions write to as the owner of theirs. */
+  /** A table that the functions write to as their owner. */
   readonly writes: RelationName | undefined
-  /** The columns that the set works on, by their part in it. A renamed one is followed. */
+  /** The columns that the set works on, by their role in it. A renamed column is followed. */
   readonly columns: Readonly<Record<string, string>>
-  /** Tables that its functions keep to themselves, in the table's schema; of its owner. */
+  /** Tables that only its functions use, in the table's schema and with its owner. */
   readonly tables: readonly KeptTable[]
-  /** What the body of the first function says. */
+  /** The note in the body of the first function. */
   readonly note: TriggerNote
   /** The oldest protocol of an installed set that this release can work with. */
   readonly accepts: number
-  /** The body of the first one holds the note. */
+  /** The body of the first function contains the note. */
   readonly functions: readonly TriggerFunction[]
-  /** Functions that all tables of the schema share: triggers run them by the table and the arguments they come with. */
+  /** Functions that all tables of the schema share. They read the table and the arguments from the trigger. */
   readonly kernel: readonly TriggerFunction[]
   readonly triggers: readonly (Trigger & { readonly digest: string })[]
-  /** Every statement that makes the set, and every one that removes it. */
+  /** All statements that create the set, and all that drop it. */
   readonly create: readonly string[]
   readonly drop: readonly string[]
 }
 
 /**
- * What the body of the first function of a set says, as JSON in a comment: what the catalog does not show, and what is to
- * be known of a set that nobody declares any more. Comments of the catalog would not do: a dump may leave them out, and
- * they do not reach other nodes of a cluster.
+ * The note in the body of the first function of a set, as JSON in a SQL comment. It holds data that the catalog lacks,
+ * and data that is needed once the set is no longer declared. COMMENT ON would not do: a dump may leave out those
+ * comments, and they do not reach other nodes of a cluster.
  */
 export interface TriggerNote {
   readonly kind: TriggerKind
   readonly name: string
-  /** Raised when a change of what the triggers do makes an installed set wrong. */
+  /** Increases when a change of the triggers makes installed sets wrong. */
   readonly protocol: number
   /** The oldest protocol of a release that can work with this set. @default protocol */
   readonly serves?: number
   readonly path?: RelationName
   readonly columns?: Readonly<Record<string, string>>
-  /** `adopt` is not done with the rows: nobody may rely on the set yet. */
+  /** `adopt` has not finished the rows, so nothing may rely on the set yet. */
   readonly adopting?: boolean
-  /** Digests of the statements that made the triggers: the server gives a condition back in words of its own. */
+  /** Digests of the statements that created the triggers, because the server prints conditions in its own words. */
   readonly triggers: readonly string[]
 }
 
-/** What becomes of the rows when a set of triggers goes that nobody declares any more; its triggers are gone by then. */
+/** The change of the rows when an undeclared set of triggers is removed, after its triggers are dropped. */
 export interface RemovedRows {
   readonly change?: Change
-  /** Columns that go with the set where no entity declares them, and on the way back get their values from `fill`. */
+  /** Columns that are dropped with the set if no entity declares them. The way back restores them by `fill`. */
   readonly filled?: readonly FilledColumn[]
   readonly fill?: readonly string[]
 }
 
-/** The table as it is by now. */
+/** The table in its present state. */
 export interface RemovedFrom {
   readonly schema: string | undefined
   readonly table: string
-  /** Columns of the primary key. */
+  /** The columns of the primary key. */
   readonly primary: readonly string[]
 }
 
-/** What a set is made of. */
+/** The parts of a set. */
 export interface TriggerSetParts {
   readonly kind: TriggerKind
   readonly name: string
   readonly table: RelationName
-  /** For a table whose schema its entity leaves out, while that of the triggers is in another one. */
+  /** For a table whose schema the entity leaves out, while its triggers are in another schema. */
   readonly path?: RelationName | undefined
-  /** A table of its own that the functions write to. */
+  /** A further table that the functions write to. */
   readonly writes?: RelationName | undefined
   /** @default {} */
   readonly columns?: Readonly<Record<string, string>>
   /** @default [] */
   readonly tables?: readonly KeptTable[]
-  /** The page that says what the functions do, as their first line tells. */
+  /** The page that documents the functions. Their first line names it. */
   readonly docs: string
   readonly functions: readonly {
     readonly name: string
     readonly body: string
-    /** A sentence that says what it does, for a comment. */
+    /** A sentence about the function, for a comment. */
     readonly says: string
   }[]
   /** @default [] */
   readonly kernel?: readonly TriggerFunction[]
-  /** For a table in this schema, which is undefined where `search_path` decides. */
+  /** The triggers of a table in this schema. It is undefined if `search_path` decides. */
   readonly triggers: (schema: string | undefined) => readonly Trigger[]
   /** @default the note's protocol */
   readonly accepts?: number
-  /** What the note is to hold besides; members that are undefined are left out. */
+  /** Further members of the note. Undefined members are left out. */
   readonly note: Readonly<Record<string, unknown>> & { readonly protocol: number }
 }
 
-/** Puts marks, notes and digests onto triggers and their functions, so that they are found and compared. */
+/** Adds marks, notes and digests to triggers and their functions, so that they can be found and compared. */
 export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
-  // Without the schema: a DataSource that names it and one that leaves it out mean the same triggers.
+  // Without the schema, because a DataSource with the schema and one without it mean the same triggers.
   const digests = parts
     .triggers(undefined)
     .map(({ create }) => createHash('sha256').update(withoutComments(create)).digest('hex').slice(0, DIGEST_DIGITS))
@@ -194,7 +194,7 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
   const noted = { protocol, kind, name, path: parts.path, columns, ...rest, triggers: digests }
   const members = Object.entries(noted).filter(([, value]) => value !== undefined)
   const note = Object.fromEntries(members) as unknown as TriggerNote
-  // In lines, so that a migration can be read.
+  // Wrapped, so that a migration is readable.
   const json = list(
     members.map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`),
     0,
@@ -232,13 +232,13 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
   }
 }
 
-/** Tables that the functions of a set find beside its own, as SQL. */
+/** The tables that the functions of a set find besides its own, as SQL. */
 export const otherTables = ({ path, writes }: TriggerSet): string[] =>
   [path, writes].flatMap((one) => (one ? qualified(one.schema, one.name) : []))
 
 const TRIGGER_LINE_CHARACTERS = 116
 
-/** Every trigger of every set is made here. */
+/** Creates the triggers of all sets. */
 export function triggerOn(table: RelationName, firing: Firing): Trigger {
   const { name, time, events, columns = [], each = 'ROW', referencing = '', when = [], runs, args = [] } = firing
   const fires = `${time} ${events.join(' OR ').toUpperCase()}${columns.length === 0 ? '' : ' OF'}`
@@ -283,16 +283,16 @@ export function triggerOn(table: RelationName, firing: Firing): Trigger {
 const headOf = (kind: string, docs: string): string =>
   `\n${TRIGGER_MARK}${kind}: generated, do not edit; see ${docs} of the repository.`
 
-/** A function of the kernel, with its mark. Its name holds its version: two releases may have one each. */
+/** Returns a kernel function with its mark. Its name contains its version, so two releases can coexist. */
 export const kernelFunction = (name: string, docs: string, body: string): TriggerFunction => ({
   name,
   body: `${headOf(KERNEL, docs)}${body}`,
 })
 
-/** Whether a body is that of a function which all tables of a schema share. */
+/** Whether a body is that of a function that all tables of a schema share. */
 export const isKernel = (body: string): boolean => body.trimStart().startsWith(`${TRIGGER_MARK}${KERNEL}`)
 
-/** undefined where the body holds no note. */
+/** Returns undefined if the body has no note. */
 export function parseNote(body: string): TriggerNote | undefined {
   const lines = body.split('\n').map((line) => line.trim())
   const start = lines.findIndex((line) => line.startsWith('-- {'))
@@ -306,68 +306,68 @@ export function parseNote(body: string): TriggerNote | undefined {
   }
 }
 
-/** A table; without a schema `search_path` decides. */
+/** A table. Without a schema, `search_path` decides. */
 export interface RelationName {
   readonly schema: string | undefined
   readonly name: string
 }
 
-/** A function that triggers run, and the schema it stands in; undefined: `search_path` decides. */
+/** A function that triggers run, with its schema. If the schema is undefined, `search_path` decides. */
 export interface FunctionSource {
   readonly schema: string | undefined
   readonly name: string
   readonly body: string
-  /** A table of another schema whose name it finds too, before those of the schema that its own table is in. */
+  /** A table of another schema that it also finds by name. That schema precedes the schema of its own table. */
   readonly path?: RelationName | undefined
-  /** A table that it writes to as the owner of its own. */
+  /** A table that the function writes to as the owner of its own table. */
   readonly writes?: RelationName | undefined
 }
 
 /**
- * Settings that every function runs under.
+ * The settings of every function.
  *
- * - `enable_seqscan`: plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
- * - `row_security`: a policy that would hide a chain, by FORCE or from another owner, is an error 42501, not a gap.
- * - `search_path` ends with `pg_temp`: nobody can put a temporary object in the way of the owner. It holds the table's
- *   schema for triggers of the user's that our UPDATEs run: ours name the schema of whatever an attacker could make.
+ * - `enable_seqscan`: plans are cached while the table is tiny, so a bulk insert would continue with sequential scans.
+ * - `row_security`: a policy that would hide a chain, by FORCE or from another owner, raises 42501 and leaves no gap.
+ * - `search_path` ends with `pg_temp`, so that no temporary object can hide another. It contains the table's schema for
+ *   triggers of the user that our UPDATEs run. Our triggers qualify everything that an attacker could create.
  */
 const SETTINGS = { enable_seqscan: 'off', row_security: 'off' } as const
 
-/** What `pg_proc.proconfig` must hold, without its quotes, for functions that find names in these schemas. */
+/** The unquoted elements of `pg_proc.proconfig` for functions that resolve names in these schemas. */
 export const functionSettings = (homes: readonly string[]): string[] => [
   ...Object.entries(SETTINGS).map(([name, value]) => `${name}=${value}`),
   `search_path=${['pg_catalog', ...homes, 'pg_temp'].join(', ').replaceAll('"', '')}`,
 ]
 
-/** A function, and the table whose owner it is to run as; as SQL. */
+/** A function, and the table whose owner it is to run as, as SQL. */
 export interface OwnedFunction extends FunctionSource {
   readonly relation: string
 }
 
-/** What is made of functions at once. */
+/** The functions of one change. */
 interface MadeFunctions {
-  /** The functions that do not exist yet. */
+  /** Functions that do not exist yet. */
   readonly fresh?: readonly OwnedFunction[]
-  /** The functions that exist and belong to the table's owner; their triggers stay. */
+  /** Functions that exist and belong to the table's owner. Their triggers stay. */
   readonly replaced?: readonly OwnedFunction[]
-  /** The functions that all tables of an owner share, whether or not they exist. */
+  /** Functions that all tables of an owner share, whether or not they exist. */
   readonly kernel?: readonly OwnedFunction[]
-  /** Tables that are to get triggers of functions which all tables of an owner share. */
+  /** Tables that are to get triggers of functions that all tables of an owner share. */
   readonly shares?: readonly SharedFunction[]
 }
 
-/** A function that all tables of an owner share, and a table that is to run it; as SQL. */
+/** A function that all tables of an owner share, and a table that is to run it, as SQL. */
 export interface SharedFunction {
   readonly relation: string
   readonly source: Pick<FunctionSource, 'schema' | 'name'>
 }
 
 /**
- * Makes functions and secures them, as one string: the server runs it as one transaction, also where a migration has
- * none. So nobody puts a function on a table before it is secured, and none runs as an owner on a path of others.
+ * Creates and secures functions in one string, which the server runs as one transaction even if the migration has none.
+ * So no function is used before it is secured, or runs as an owner with another role's path.
  *
- * A fresh one is dropped, not replaced: CREATE OR REPLACE would keep its owner and what the owner granted, and that role
- * could put a body of its own into it.
+ * A fresh function is dropped first. CREATE OR REPLACE would keep its owner and what the owner granted, and that role
+ * could replace the body.
  */
 export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares = [] }: MadeFunctions): string[] {
   const made = [...kernel, ...fresh, ...replaced]
@@ -375,7 +375,7 @@ export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares =
   if (made.length === 0 && !isShared) return []
   const models: OwnedFunction[] = []
   const alike: string[] = []
-  // A migration of many tables holds each body once.
+  // A migration of many tables contains each body once.
   const make = (create: string) => (source: OwnedFunction) => {
     for (const model of models) {
       const words = otherWords(model.body, source.body)
@@ -407,16 +407,16 @@ const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): stri
 
 const IN_PLPGSQL = 'RETURNS trigger LANGUAGE plpgsql AS'
 
-/** Shorter bodies are written as they are. */
+/** Shorter bodies are written in full. */
 const LONG_BODY = 500
 
-/** Only ASCII: the server and JavaScript see the same words there. */
+/** Only ASCII, because the server and JavaScript split it into the same words. */
 const ASCII = /^[\t\n -~]*$/
 
 /**
- * Finds the words that make one body of another. Whether they do is tried here, because names may be such that they do not.
+ * Finds the words that turn one body into another. The result is tested here, because some names prevent it.
  *
- * @returns in pairs, what a word of the model becomes; undefined if the body is to be written
+ * @returns pairs of a word of the model and its replacement; undefined if the body is to be written in full
  */
 function otherWords(model: string, body: string): string | undefined {
   if (body.length < LONG_BODY || !ASCII.test(model + body)) return undefined
@@ -431,7 +431,7 @@ function otherWords(model: string, body: string): string | undefined {
     : undefined
 }
 
-/** @param rows a function, the function whose body its own resembles, and the words that differ */
+/** @param rows a function, the model of its body, and the words that differ */
 const createAlike = (rows: readonly string[]): string =>
   `DO ${dollarQuote(`
 DECLARE
@@ -458,10 +458,10 @@ const REFUSE_OTHER_ENCODINGS = `
   END IF;`
 
 /**
- * They run as the table's owner, because a role that may only INSERT could not read a chain, and row security would hide
- * it. So nobody else may own them or put them on a table, whatever default privileges have granted, and names resolve in
- * a fixed path. Owner and schema are those of the database that a migration runs on. A function that a role made before
- * can be a member of its extension, whose DROP would remove our triggers: CREATE OR REPLACE keeps that.
+ * The functions run as the table's owner, because a role that may only INSERT could not read a chain, and row security
+ * would hide it. So no other role may own them or use them on a table, whatever default privileges grant. Names resolve
+ * in a fixed path. Owner and schema are those of the database that runs the migration. If a role created a function
+ * before, its extension may contain it, even after CREATE OR REPLACE. DROP EXTENSION would then drop our triggers.
  *
  * @see https://www.postgresql.org/docs/current/sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY
  */
@@ -497,11 +497,11 @@ function secureFunctions(functions: readonly OwnedFunction[]): string {
   EXECUTE command;`
 }
 
-/** Whether code on the table of `pg_class` `k` may run as the owner of the table `t`: it runs when that owner writes. */
+/** Whether code on the table `k` may run as the owner of the table `t`: it runs when that owner writes to `k`. */
 export const isTrustedBy = (k: string, t: string): string =>
   `pg_catalog.pg_has_role(${k}.relowner, ${t}.relowner, 'MEMBER')`
 
-/** Who may create in the schema can have made the table first that functions write to. */
+/** A role that may create tables in the schema could have created the table that functions write to. */
 function refuseForeignTables(functions: readonly OwnedFunction[]): string {
   const rows = functions.flatMap(({ writes, relation }) =>
     writes ? [`(${literal(qualified(writes.schema, writes.name))}, ${literal(relation)})`] : [],
@@ -517,15 +517,15 @@ function refuseForeignTables(functions: readonly OwnedFunction[]): string {
 }
 
 /**
- * Refuses tables that run a shared function, or are to, and do not belong to its owner: a trigger that the table's owner
- * makes runs in the UPDATEs of that function, as the function's owner.
+ * Refuses tables that run a shared function, or are to run one, and do not belong to its owner. A trigger of the
+ * table's owner would run in the UPDATEs of that function, as the function's owner.
  */
 function refuseOtherOwners(shares: readonly SharedFunction[]): string {
   const functions = new Map<string, string[]>()
   for (const { source, relation } of shares) {
     functions.set(called(source), [...(functions.get(called(source)) ?? []), literal(relation)])
   }
-  // Functions that the same tables share are asked for together.
+  // One query covers functions that the same tables share.
   const groups = new Map<string, string[]>()
   for (const [name, tables] of functions) {
     const all = list([...new Set(tables)], 10)

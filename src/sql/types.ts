@@ -1,6 +1,6 @@
 /** The type of a column, as SQL. */
 export interface ColumnType {
-  /** Without its length or precision: `numeric`. A cast to it cuts and rounds nothing. */
+  /** The type without its length or precision: `numeric`. A cast to it truncates and rounds nothing. */
   readonly type: string
   /** The type that was declared: `numeric(10,2)`. */
   readonly declared: string
@@ -9,28 +9,28 @@ export interface ColumnType {
 /** Types by the database names of their columns. */
 export type ColumnTypes = ReadonlyMap<string, ColumnType>
 
-/** Types whose names the grammar does not bind to pg_catalog by itself, and which the server writes without it. */
+/** Types whose names the grammar does not bind to pg_catalog, and which the server prints without the schema. */
 const OF_CATALOG =
   /^(?:text|uuid|bytea|date|jsonb?|name|oid|bpchar|inet|cidr|macaddr8?|money|xml|(?:int|num|date|ts|tstz)[48]?(?:multi)?range)(?:\[\])?$/
 
-/** A type by its schema, where that is pg_catalog; of others the server writes it where another type is found first. */
+/** Returns a type with its schema if that is pg_catalog. The server qualifies other types that another one hides. */
 export const bySchema = (type: string): string => (OF_CATALOG.test(type) ? `pg_catalog.${type}` : type)
 
-/** The type of a column for a cast, which names no length. */
+/** The type of a column for a cast, without a length. */
 export const typeOf = (types: ColumnTypes | undefined, name: string): string =>
   bySchema(types?.get(name)?.type ?? 'text')
 
-/** What PostGIS must know of a spatial column. */
+/** The data that PostGIS needs about a spatial column. */
 export interface SpatialColumn {
   readonly type: string
   readonly srid: number | undefined
-  /** Decimal digits of coordinates that are read. */
+  /** The number of decimal digits of coordinates that are read. */
   readonly precision: number | undefined
 }
 
 /**
- * A value as a column will hold it, to be compared with what it holds: rounded as an insert would, and without an error
- * for one that is too long or too large, since a look-up finds nothing by it and must not raise in a transaction.
+ * Converts a value to the form that a column will hold, for a comparison. It is rounded as by an insert. A value that
+ * is too long or too large causes no error, because a look-up finds nothing by it and must not raise in a transaction.
  *
  * @param value a parameter without a type, or an expression of type text
  */
@@ -39,13 +39,13 @@ export function asStored(value: string, { type, declared }: ColumnType): string 
   if (scale !== undefined) return `pg_catalog.round(${value}::numeric, ${scale})`
   const length = /^character varying\((\d+)\)$/.exec(declared)?.[1]
   if (length !== undefined) {
-    // An insert drops spaces beyond the length, and refuses anything else there.
+    // An insert truncates spaces beyond the length, and refuses all other characters there.
     const excess = `pg_catalog.substr(${value}::pg_catalog.text, ${Number(length) + 1})`
     const cut = `pg_catalog.left(${value}::pg_catalog.text, ${length}) OPERATOR(pg_catalog.||) pg_catalog.rtrim(${excess})`
-    // Its bytes are known, its characters would be counted.
+    // The number of bytes is known. Characters would have to be counted.
     return `CASE WHEN pg_catalog.octet_length(${value}::pg_catalog.text) OPERATOR(pg_catalog.<=) ${length} THEN ${value}::pg_catalog.text\n      ELSE ${cut} END`
   }
-  // To character(n) and bit(n) a cast would cut; without the length, they compare as they are stored.
+  // A cast to character(n) or bit(n) would truncate. Without the length, values compare as they are stored.
   return `${value}::${bySchema(/^(?:character|bit)\b/.test(declared) ? type : declared)}`
 }
 
@@ -60,18 +60,18 @@ export function toGeoJson(value: string, { precision }: SpatialColumn): string {
   return `ST_AsGeoJSON(${value}${precision === undefined ? '' : `, ${precision}`})::pg_catalog.json`
 }
 
-/** How `pg` sends a Date, by its `defaults.parseInputDatesAsUTC`. */
+/** The format in which `pg` sends a Date, by its `defaults.parseInputDatesAsUTC`. */
 export interface ParameterOptions {
   /** @default false: local time with its offset */
   readonly utcDates?: boolean
 }
 
 /**
- * A parameter as the text that `pg` would send for it, so that a value in a batch is stored as it is alone. A Buffer,
- * which `pg` sends as bytes, becomes the text of a `bytea`.
+ * Converts a parameter to the text that `pg` would send for it, so that a value in a batch is stored as it would be
+ * alone. A Buffer, which `pg` sends as bytes, becomes the text of a `bytea`.
  *
  * @returns null for NULL
- * @throws what `JSON.stringify` or a value's own `toPostgres` throws
+ * @throws an error of `JSON.stringify` or of the value's own `toPostgres`
  */
 export function parameterText(value: unknown, options: ParameterOptions = {}): string | null {
   if (value === null || value === undefined) return null
@@ -85,7 +85,7 @@ export function parameterText(value: unknown, options: ParameterOptions = {}): s
     const formatted = own.toPostgres((part) => parameterText(part, options))
     return parameterText(formatted, options)
   }
-  // What has no JSON, for instance for its toJSON(), is no value: `pg` sends NULL.
+  // A value without JSON, for instance because of its toJSON(), is not a value: `pg` sends NULL.
   const json: string | undefined = JSON.stringify(value)
   return json ?? null
 }
@@ -94,7 +94,7 @@ interface OwnFormat {
   toPostgres(prepareValue: (value: unknown) => string | null): unknown
 }
 
-/** Whether a value's text is one that only `parameterText` or `pg` knows. */
+/** Whether only `parameterText` or `pg` can convert one of the values to text. */
 export function hasObjects(values: readonly unknown[]): boolean {
   for (const value of values) if (typeof value === 'object' && value !== null) return true
   return false
@@ -112,14 +112,14 @@ function arrayText(values: readonly unknown[], options: ParameterOptions): strin
   return `{${values.map(element).join(',')}}`
 }
 
-/** What is escaped in an element of an array; nearly no text has any. */
+/** The characters that are escaped in an element of an array. Almost no text has one. */
 const ESCAPED = /["\\]/
 
 /**
- * Texts of which none needs escaping, as nearly always: joined twice, which takes half of the time of a test and a new
- * text for each.
+ * Joins texts that need no escaping, which is nearly every array. Joining twice takes half the time of testing each
+ * text and creating a new one.
  *
- * @returns undefined for any others
+ * @returns undefined for all other values
  */
 function plainArray(values: readonly unknown[]): string | undefined {
   for (const value of values) if (typeof value !== 'string') return undefined
@@ -127,7 +127,7 @@ function plainArray(values: readonly unknown[]): string | undefined {
   return values.length === 0 || all.includes('"') || all.includes('\\') ? undefined : `{"${values.join('","')}"}`
 }
 
-/** A date as `pg` writes it: a column without a time zone keeps what stands before the offset. */
+/** A date in the format of `pg`. A column without a time zone keeps the part before the offset. */
 function dateText(date: Date, utc: boolean): string {
   const [year, month, day, hours, minutes, seconds, milliseconds] = utc
     ? [

@@ -34,41 +34,41 @@ import {
 } from './find'
 import { bytewise, field, hashOfValues, isLive, isOther, op, tableName, type TextTable } from './text-table'
 
-/** SQL over the row that exists and the row that is given: SQL of a column of each, by its name. */
+/** SQL over the stored row and the given row. Each function returns the SQL of a column by its name. */
 export type SqlOfRows = (stored: (name: string) => string, given: (name: string) => string) => string
 
-/** What an upsert does to the row that holds the text. */
+/** The effect of an upsert on the row that holds the text. */
 export interface UpdateShape {
-  /** Columns to set, all of them among the `others` of the shape: a row that is inserted gets the same values. */
+  /** The columns to set. All are among the `others` of the shape, so an inserted row gets the same values. */
   readonly update: readonly string[]
-  /** Further columns, which are set to SQL. What it uses of the given row is in the shape. */
+  /** Further columns that are set to SQL. The shape includes the columns of the given row that the SQL uses. */
   readonly sql: ReadonlyMap<string, SqlOfRows>
-  /** Leave alone a row of which this is not true. @default none */
+  /** Rows for which this is not true stay unchanged. @default none */
   readonly where?: SqlOfRows | undefined
-  /** Columns of numbers that count the updates. */
+  /** The columns of numbers that count the updates. */
   readonly versions: readonly string[]
-  /** Columns that are set to the time of the update, where `update` does not set them. */
+  /** The columns that are set to the time of the update unless `update` sets them. */
   readonly updateDates: readonly string[]
-  /** Texts without a guard, of which `update` sets a part: their hashes follow. */
+  /** Texts without a guard that `update` sets in part. Their hashes are recomputed. */
   readonly hashes: readonly Pick<TextTable, 'text' | 'digest' | 'nullable' | 'hash'>[]
-  /** Leave alone a row that holds all the values already. */
+  /** A row that already holds all the values stays unchanged. */
   readonly skipUnchanged: boolean
-  /** Leave alone a row that has another value in this column: it is of another class. @default none */
+  /** A row with another value in this column stays unchanged, because it is of another class. @default none */
   readonly only?: { readonly column: string; readonly values: readonly string[] } | undefined
 }
 
 /**
- * Updates the row that holds the text, or inserts one at number 0, in one round trip; gives nothing where neither took.
+ * Updates the row that holds the text, or inserts one at number 0, in one round trip. Returns no row if both failed.
  * Takes the parameters of `findOrCreateStatement`.
  *
- * No ON CONFLICT … DO UPDATE: that acts on whatever row has the number, asks the sequence of a generated key for every
- * row, and needs all columns of a new one. Here is updated what holds the text once it is locked.
+ * ON CONFLICT … DO UPDATE would act on any row with the number, use the sequence of a generated key for every row, and
+ * need all columns of a new row. This statement updates the row that holds the text once it is locked.
  *
- * @param orInsert false: a row that is not there is not inserted
+ * @param orInsert false: a row that does not exist is not inserted
  */
 export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: boolean): Statement<StoredRow> {
   const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
-  // Asked of the row once it is locked: the update would look at what the snapshot has, and skip what others change.
+  // The condition is evaluated on the locked row. The UPDATE would evaluate it in the snapshot and miss other changes.
   const given = givenAsColumn(shape, value)
   const condition = conditionOf(shape, update, value, given)
   const [changed, ifChanged] = condition
@@ -94,7 +94,7 @@ SELECT ${condition ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EX
   )
 }
 
-/** Said once more by the update: whatever changes the row meanwhile, no other text's is changed. */
+/** The UPDATE repeats these conditions, so that it never changes a row of another text, even after other changes. */
 function isTheRow(shape: RowShape, value: (index: number) => string): string {
   return [holdsText(shape, value), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')
 }
@@ -111,11 +111,11 @@ function created(shape: RowShape): string {
 }
 
 /**
- * Updates or inserts many rows, with the parameters of `findOrCreateManyStatement`. Each row sets those columns of
- * `update` that it brings.
+ * Updates or inserts many rows, with the parameters of `findOrCreateManyStatement`. Each row sets the columns of
+ * `update` that it has a value for.
  *
- * Every row is locked, in the order of the batch, before the first is updated: two batches that have several rows in
- * common would otherwise deadlock.
+ * Every row is locked, in the order of the batch, before the first update. Otherwise, two batches with several rows in
+ * common would deadlock.
  */
 export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Statement<BatchRow> {
   const table = tableName(shape.table)
@@ -131,7 +131,7 @@ SELECT ${['ordinal', ...rowColumns(shape)].map((name) => `f.${name}`).join(', ')
 FROM found AS f
 JOIN one AS o ON o.ordinal OPERATOR(pg_catalog.=) f.ordinal
 WHERE NOT o.changed`
-  // Two rows of the batch may have scopes that differ as given and are stored alike: the second is to update the first.
+  // Scopes that differ in the batch can be equal once stored. The second of two such rows is to update the first.
   const sql = `WITH ${input(shape)}, found AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM ${scoped ? `(SELECT * FROM input AS i\n    ORDER BY ${inputOrder(shape)})` : 'input'} AS i
@@ -165,8 +165,8 @@ ${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRo
 }
 
 /**
- * The value of a column that may choose a partition, as the one element of an array that the planner does not look into:
- * the index serves as before, in each of the partitions.
+ * The value of a column that may determine a partition, as the only element of an array that the planner does not
+ * evaluate. The index of each partition is still used.
  */
 const unpruned =
   ({ table: { scope, text } }: BatchShape, value: (index: number) => string) =>
@@ -176,10 +176,10 @@ const unpruned =
       : value(index)
 
 /**
- * What UPDATE sets.
+ * The assignments of an UPDATE.
  *
- * @param value what a column is set to; where a row does not bring it, to `otherwise`
- * @param text the same of a column of a text, within the digest
+ * @param value the SQL that a column is set to, or `otherwise` if a row has no value for it
+ * @param text the same for a text column, within the digest
  * @param given the same within SQL
  */
 export function assignments(
@@ -188,7 +188,7 @@ export function assignments(
   text: (name: string) => string = (name) => value(name, field('t', name)),
   given: (name: string) => string = (name) => value(name),
 ): string {
-  // As TypeORM's save does.
+  // TypeORM's save does the same.
   const now = 'CURRENT_TIMESTAMP'
   const taken = update.map((name) => [name, value(name, updateDates.includes(name) ? now : field('t', name))])
   const dates = updateDates.filter((name) => !update.includes(name) && !sql.has(name)).map((name) => [name, now])
@@ -205,14 +205,14 @@ export function assignments(
 
 const stored = (name: string): string => field('t', name)
 
-/** A parameter has one type in all of a statement: that of its column. */
+/** A parameter has one type throughout a statement: that of its column. */
 export const givenAsColumn =
   (shape: RowShape, value: (name: string) => string) =>
   (name: string): string =>
     `${written(shape, name, value(name))}${shape.spatial?.has(name) ? '' : `::${typeOf(shape.types, name)}`}`
 
 /**
- * Which rows are changed; undefined: all of them.
+ * The condition for a row to be changed. If undefined, every row is changed.
  *
  * @param sent a value as it is sent
  * @param given the same in the type of its column
@@ -232,7 +232,7 @@ export function conditionOf(
   return conditions.length > 1 ? `(${conditions.join(')\n      AND (')})` : conditions[0]
 }
 
-/** A parameter has one type in all of a statement: that of its column. */
+/** A parameter has one type throughout a statement: that of its column. */
 export const textOf =
   ({ types }: RowShape, value: (name: string) => string) =>
   (name: string): string =>
@@ -244,11 +244,11 @@ export function isOfClass({ only }: Pick<UpdateShape, 'only'>): string {
 }
 
 /**
- * Removes the rows that hold the text, of which there are several only where the guard was off; gives one row for each.
- * Takes the key's parameters only.
+ * Removes the rows that hold the text, and returns one row for each. There are several only if the guard was off. Takes
+ * only the key's parameters.
  *
  * @param only as for an upsert
- * @param deleted the column that says whether a row is deleted softly, where such a row stays. @default it goes too
+ * @param deleted the column of a soft deletion, if soft-deleted rows stay. @default they are removed too
  */
 export function deleteStatement(shape: RowShape, only: UpdateShape['only'], deleted?: string): Statement<unknown> {
   const live = deleted === undefined ? isLive(shape.table, 't') : [`${field('t', deleted)} IS NULL`]
@@ -260,7 +260,7 @@ RETURNING t.${quote(shape.table.hash)}`,
   )
 }
 
-/** Compared as texts, which every type has: `json` has no equality. */
+/** Values are compared as texts, because `json` has no equality. */
 function changes(
   shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
   { update }: UpdateShape,
@@ -270,7 +270,7 @@ function changes(
   return update.map((name) => {
     const type = shape.spatial?.has(name) ? undefined : shape.types?.get(name)
     const sent = value(name)
-    // A value that is too long is compared as it is, so that the update refuses it.
+    // A value that is too long is compared without a cut, so that the update refuses it.
     const isCut = type !== undefined && /^(?:character|bit)/.test(type.declared)
     const exact = type ? asStored(sent, type) : written(shape, name, sent)
     const stored = isCut ? `${sent}::${typeOf(shape.types, name)}` : exact

@@ -5,11 +5,11 @@ import { endsConnection, serverError } from './sqlstate'
 import { checkExpression, EQUALS, joinOf, type TextRows } from './text-table'
 import { FIRES, type Trigger } from './trigger-set'
 
-/** Something that the server stores in words of its own. */
+/** An object that the server stores in its own words. */
 export interface Wording {
-  /** `check`, `index` or `trigger`, and its name. */
+  /** `check`, `index` or `trigger`, followed by the name. */
   readonly key: string
-  /** Makes it, under another name, on a table that has the same columns. */
+  /** Creates the object with another name, on a table that has the same columns. */
   readonly make: (table: string, name: string) => string
 }
 
@@ -26,7 +26,7 @@ export const wordedIndex = ({ name: key, columns, where }: NamedIndex): Wording 
 
 const ROW_EVENTS = ['insert', 'delete', 'update'] as const
 
-/** Its condition alone; all else is compared part by part. */
+/** Covers only the condition of the trigger. All other parts are compared separately. */
 export const wordedTrigger = ({ name: key, type, when = 'true' }: Trigger): Wording => {
   const events = ROW_EVENTS.filter((event) => (type & FIRES[event]) !== 0).map((event) => event.toUpperCase())
   return {
@@ -37,13 +37,13 @@ export const wordedTrigger = ({ name: key, type, when = 'true' }: Trigger): Word
 }
 
 const QUOTED = `"[^"]*"|'[^']*'`
-/** A column may be called like a part of a definition. */
+/** Quotes are skipped as a whole, because a column may have the name of a keyword. */
 const UNQUOTED = `(?:${QUOTED}|[^"'])*?`
 const BEFORE_WHEN = new RegExp(`^${UNQUOTED} WHEN \\((${UNQUOTED})\\) EXECUTE FUNCTION `, 'u')
 const BEFORE_METHOD = new RegExp(`^${UNQUOTED} USING `, 'u')
 const STORAGE = new RegExp(`(${QUOTED})| WITH \\([^()]*\\)`, 'gu')
 
-/** What of a definition the words are compared of: not the name, the table, nor how an index is stored. */
+/** Returns the part of a definition that is compared: without the name, the table and the storage of an index. */
 export const wordsOf = (definition: string): string =>
   BEFORE_WHEN.exec(definition)?.[1] ?? definition.replace(BEFORE_METHOD, '').replaceAll(STORAGE, '$1')
 
@@ -60,13 +60,13 @@ UNION ALL SELECT t.tgname::pg_catalog.text, pg_catalog.pg_get_triggerdef(t.oid, 
   FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid ${EQUALS} ${RELATION}`
 
 /**
- * Gives what is wanted in the words that the server would store, by the keys: they change with its version, and with the
- * types of columns. It is made on a temporary table with the same columns, all of which is rolled back. What cannot be
- * made, for a column is missing, has no words.
+ * Returns the wanted objects in the words that the server would store, by their keys. The words depend on the server's
+ * version and on the types of columns. A temporary table with the same columns receives the objects and is rolled back.
+ * An object that cannot be created, because a column is missing, has no words.
  *
  * @param relation the table's name as SQL
- * @param within a transaction is open, which goes on afterwards
- * @returns undefined for a role that may not make temporary tables, and on a standby
+ * @param within whether a transaction is open, which then continues
+ * @returns undefined on a standby, and for a role that may not create temporary tables
  */
 export async function writtenAs(
   query: Query,
@@ -75,7 +75,7 @@ export async function writtenAs(
 ): Promise<ReadonlyMap<string, string> | undefined> {
   const [begin, end] = within
     ? [`SAVEPOINT ${LOOKALIKE}`, [`ROLLBACK TO SAVEPOINT ${LOOKALIKE}`, `RELEASE SAVEPOINT ${LOOKALIKE}`]]
-    : // Also where a role or a database says that transactions are read-only.
+    : // This also works if transactions of a role or a database are read-only by default.
       ['START TRANSACTION READ WRITE', ['ROLLBACK']]
   const made = wanted.map(
     ({ make }, position) => `
