@@ -16,11 +16,11 @@ import { type ColumnMetadata, dataSourceOf, type Declaration } from './registry'
 import { isStored } from './operators'
 
 /**
- * What a decorator said, against the entity's metadata: its columns, and the names of everything in the database.
- * Reads only; `attachDeclaration` makes it take effect.
+ * Resolves a decorator against the entity's metadata: its columns, and the names of all database objects. It only
+ * reads. `attachDeclaration` makes the declaration take effect.
  *
- * @param target the class that the decorator stands on
- * @throws DeclarationError where it contradicts the entity
+ * @param target the class with the decorator
+ * @throws DeclarationError if the declaration contradicts the entity
  */
 export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration, target: unknown): Declaration {
   const where = `@UniqueText on ${metadata.name}.${raw.name}`
@@ -50,7 +50,7 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
   }
 }
 
-/** A schema has a name once: it stays with the entity that it was given to, and a subclass with its own table has another. */
+/** An index name is unique in a schema, so only its own entity has it. A subclass with a table gets another name. */
 function indexName(metadata: EntityMetadata, raw: RawDeclaration, target: unknown): string | undefined {
   if (target === metadata.target) return raw.indexName
   const isTable = getMetadataArgsStorage().tables.some((one) => one.target === target && one.type !== 'entity-child')
@@ -59,9 +59,9 @@ function indexName(metadata: EntityMetadata, raw: RawDeclaration, target: unknow
 
 interface ResolvedColumns extends Pick<Declaration, 'scope'> {
   readonly text: readonly (Declaration['text'][number] & { readonly prefix: string })[]
-  /** Database names of hash, hash number and flag. */
+  /** The database names of hash, hash number and flag. */
   readonly names: readonly [string, string, string]
-  /** Database name of the delete date. */
+  /** The database name of the delete date. */
   readonly deleted: string | undefined
 }
 
@@ -96,26 +96,26 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, resolved: Reso
   return { ...table, check: checkOf(table) }
 }
 
-/** TypeORM compares checks by their names only, so the name changes with the expression. */
+/** TypeORM compares checks only by their names, so the name changes with the expression. */
 export function checkOf(rows: Omit<TextRows, 'check'>): string {
-  // No guard has a note of the normalizers.
+  // Without a guard, no note records the normalizers.
   const noted = rows.guardless === true ? ` ${JSON.stringify(rows.normalizers)}` : ''
   const made = `${rows.table} ${checkExpression(rows)}${noted}`
   return `CHK_${createHash('sha1').update(made).digest('hex').slice(0, 26)}`
 }
 
-/** undefined if TypeORM leaves the schema out too. */
+/** Returns undefined if TypeORM also leaves out the schema. */
 export function foreignSchema(metadata: EntityMetadata): string | undefined {
   return schemaOf(metadata) === searchSchemaOf(metadata) ? undefined : metadata.schema
 }
 
-/** The schema of an entity; if it names none, the first of `search_path` when the DataSource was initialised. */
+/** The schema of an entity. If it names none, the first of `search_path` when the DataSource was initialised. */
 export const schemaOf = (metadata: EntityMetadata): string | undefined => metadata.schema ?? searchSchemaOf(metadata)
 
 const searchSchemaOf = (metadata: EntityMetadata): string | undefined =>
   (dataSourceOf(metadata).driver as unknown as { readonly searchSchema?: string }).searchSchema
 
-/** The table of an entity, by its database names. */
+/** The table of an entity, with its database names. */
 export const entityTable = (metadata: EntityMetadata): Pick<TextTable, 'schema' | 'table'> => ({
   schema: foreignSchema(metadata),
   table: metadata.tableName,
@@ -136,7 +136,7 @@ export function textColumn(metadata: EntityMetadata, property: string, where: st
   return column
 }
 
-/** The guard acts before a row is written, and Postgres computes the column after that. */
+/** The guard runs before a row is written, and Postgres computes the column after that. */
 function refuseGenerated({ generatedType, propertyPath }: ColumnMetadata, where: string): void {
   if (generatedType === undefined) return
   throw new DeclarationError(
@@ -148,9 +148,9 @@ function refuseGenerated({ generatedType, propertyPath }: ColumnMetadata, where:
 const NO_STRINGS: ReadonlySet<unknown> = new Set([Number, BigInt, Boolean, Date, Array])
 
 /**
- * Reads the type that `emitDecoratorMetadata` emits and reflect-metadata keeps.
+ * Reads the type that `emitDecoratorMetadata` emits and reflect-metadata stores.
  *
- * @throws DeclarationError where the class says that the property is no string
+ * @throws DeclarationError if the class declares another type than string
  */
 export function requireString({ target, propertyName, propertyPath }: ColumnMetadata, where: string): void {
   const { getMetadata } = Reflect as { getMetadata?: (key: string, target: object, property: string) => unknown }
@@ -163,7 +163,7 @@ export function requireString({ target, propertyName, propertyPath }: ColumnMeta
   )
 }
 
-/** Types whose `=` lives in an extension's schema, which the guard's fixed search_path leaves out. */
+/** Types whose `=` is in an extension's schema, which the guard's fixed search_path does not include. */
 const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
   'citext',
   'cube',
@@ -175,12 +175,12 @@ const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
   'vector',
 ])
 
-/** Types whose values are the same JSON in every session, and come out of it by the type's name alone. */
+/** Types whose JSON is the same in every session, and that a cast to the type's name alone restores. */
 const KEY_TYPES =
   /^(?:smallint|integer|bigint|numeric|uuid|boolean|text|character(?: varying)?|date|timestamp with(?:out)? time zone|inet|cidr|macaddr)$/
 
 /**
- * The table of names holds the key of each holder as JSON, and reads it back by the type of its column.
+ * The table of names stores the key of each holder as JSON, and reads it with the type of its column.
  *
  * @throws DeclarationError for another type
  */
@@ -197,9 +197,9 @@ export function requireKeyTypes(metadata: EntityMetadata, where: string): void {
 }
 
 /**
- * The columns of one property of the scope: the column itself, or the join columns of a relation.
+ * Returns the columns of one property of the scope: the column itself, or the join columns of a relation.
  *
- * @throws DeclarationError where there are none, or one that the unique index could not hold rows apart by
+ * @throws DeclarationError if there are none, or if the unique index could not distinguish rows by one of them
  */
 export function scopeColumns(metadata: EntityMetadata, property: string, where: string): ColumnMetadata[] {
   const column = columnOf(metadata, property)
@@ -213,7 +213,7 @@ export function scopeColumns(metadata: EntityMetadata, property: string, where: 
   for (const scope of columns) {
     const { isNullable, type } = scope
     refuseGenerated(scope, where)
-    // NULLs are never equal in a unique index, so two rows without a scope could hold one text.
+    // NULLs are never equal in a unique index, so two rows without a scope could hold the same text.
     if (isNullable) {
       const remedy = relation
         ? 'Pass { nullable: false } to the relation.'
@@ -240,13 +240,13 @@ function deleteDateColumn({ columns }: EntityMetadata, where: string): ColumnMet
   return column
 }
 
-/** A hidden column, and its name made to fit: TypeORM would let Postgres cut it, and then find a difference. */
+/** A hidden column, with a name that fits. Postgres would truncate a long name, and TypeORM would see a difference. */
 interface HiddenColumn {
   readonly column: ColumnMetadata
   readonly databaseName: string
 }
 
-/** The columns for hash, hash number and flag, in this order; the decorator has put them into the metadata. */
+/** Returns the columns for hash, hash number and flag, in this order. The decorator has added them to the metadata. */
 function findHidden(metadata: EntityMetadata, { name }: RawDeclaration): HiddenColumn[] {
   return ['Hash', 'HashNumber', 'HashChained'].map((suffix) => {
     const column = columnOf(metadata, name + suffix)
@@ -260,11 +260,11 @@ function columnOf(metadata: EntityMetadata, property: string): ColumnMetadata | 
 }
 
 /**
- * Makes TypeORM normalize what it writes to a column and what it looks for, after the user's own transformers.
+ * Makes TypeORM normalize the values that it writes to a column or compares with it, after the user's own transformers.
  *
- * It leaves alone what is stored: when TypeORM compares an entity with its row, to find out what to write, a text that
- * another writer stored without normalizing it has not changed, and must not fail if the normalizer refuses it. And an
- * entity whose text has changed only before it was normalized gets the row's: TypeORM tells nobody that it wrote nothing.
+ * Stored values stay as they are. When TypeORM compares an entity with its row to find changes, a text that another
+ * writer stored without normalizing it is unchanged. It must not fail if the normalizer refuses it. If an entity's text
+ * equals the row's once normalized, the entity gets the row's, because TypeORM does not report that it wrote nothing.
  */
 export function normalizeColumn(column: ColumnMetadata, normalizer: Normalizer): void {
   const given = [column.transformer ?? []].flat()
@@ -302,9 +302,9 @@ class NormalizingTransformer implements ValueTransformer {
   ) {}
 
   /**
-   * TypeORM reads the entity's value, then the row's, and then transforms the entity's, all in one breath.
+   * TypeORM reads the entity's value, then the row's, and then transforms the entity's, all synchronously.
    *
-   * @param onEqual the entity's differs, and is equal once it is normalized
+   * @param onEqual called if the entity's value differs and is equal once it is normalized
    */
   compareWith(stored: unknown, onEqual: () => void): void {
     this.#stored = stored
@@ -317,7 +317,7 @@ class NormalizingTransformer implements ValueTransformer {
   to(value: unknown): unknown {
     const [stored, onEqual] = [this.#stored, this.#onEqual]
     this.#forget()
-    // NULL, SQL that a function gives, and an operator in conditions. Anything else must be a string.
+    // NULL, SQL from a function and operators in conditions are passed on. Any other value must be a string.
     const isNoText = value === undefined || value === null || typeof value === 'function'
     if (value === stored || isNoText || InstanceChecker.isFindOperator(value)) return value
     const normalized = normalizeText(this.normalizer, this.property, value)
@@ -336,8 +336,8 @@ class NormalizingTransformer implements ValueTransformer {
 }
 
 /**
- * TypeORM reads with `transform` from rows that it loaded and from what a caller looks for. A row is an instance of its
- * class; that of an EntitySchema without a class is one that was filled.
+ * TypeORM reads with `transform` from rows that it loaded and from conditions of a caller. A row is an instance of its
+ * class. For an EntitySchema without a class, it is an object that TypeORM filled.
  */
 function rowTest(column: ColumnMetadata): (entity: ObjectLiteral) => boolean {
   const { target } = column.entityMetadata
@@ -367,18 +367,18 @@ export function writeBack(
   )
 }
 
-/** A frozen object, or one whose property has no setter, keeps what it was given. */
+/** Sets a property. A frozen object keeps its value, and so does a property without a setter. */
 export function setProperty(column: ColumnMetadata, entity: ObjectLiteral, value: unknown): void {
   const path = column.embeddedMetadata?.parentPropertyNames ?? []
   const holder = path.reduce((one: unknown, name) => (one as ObjectLiteral | undefined)?.[name], entity)
-  // Past `setEntityValue`, which takes what it fills for a row.
+  // `setEntityValue` would record the object as a row.
   if (typeof holder === 'object' && holder !== null) Reflect.set(holder, column.propertyName, value)
 }
 
 /**
- * Returns what the option `normalizeValues` sets of an entity; nothing without that option.
+ * Returns the properties that the option `normalizeValues` sets on an entity, or none without that option.
  *
- * @throws TextRejectedError if it refuses the values; whatever else it throws
+ * @throws TextRejectedError if it refuses the values, and any other error that it throws
  */
 export function normalizedValues({ name, normalizeValues }: Declaration, entity: ObjectLiteral): object {
   try {

@@ -2,10 +2,10 @@ import { type DataSource, type EntityMetadata } from 'typeorm'
 import { UnsupportedDatabaseError } from '../errors'
 import type { ServerState } from '../sql/catalog'
 
-/** A `server_version_num`. Older servers lack what the guard and its look-up in the catalog use. */
+/** A `server_version_num`. Older servers lack features that the guard and its catalog query use. */
 const OLDEST_VERSION = 140_000
 
-/** @returns what is wrong with a server that answers as PostgreSQL and is not. The guard relies on the locks of PostgreSQL. */
+/** @returns an error for a server that answers like PostgreSQL but is not. The guard relies on PostgreSQL's locks. */
 const otherEngine = (engine: string): UnsupportedDatabaseError | undefined =>
   /^PostgreSQL (?!.*-YB-)/u.test(engine)
     ? undefined
@@ -15,7 +15,7 @@ const otherEngine = (engine: string): UnsupportedDatabaseError | undefined =>
       )
 
 /**
- * @param triggers whether declarations need them
+ * @param triggers whether declarations need triggers
  * @throws UnsupportedDatabaseError if the server is another engine or too old, or the database's encoding is not UTF8
  */
 export function requireServer({ encoding, version, engine, plpgsql }: ServerState, triggers: boolean): void {
@@ -39,7 +39,7 @@ export function requireServer({ encoding, version, engine, plpgsql }: ServerStat
   }
 }
 
-/** @throws UnsupportedDatabaseError also where TypeORM would take every type for another, and drop the columns */
+/** @throws UnsupportedDatabaseError also if TypeORM would misread every type and drop the columns */
 export function requireBuildable(server: ServerState): void {
   requireServer(server, true)
   if (server.quotesAll) {
@@ -50,26 +50,26 @@ export function requireBuildable(server: ServerState): void {
   }
 }
 
-/** @throws UnsupportedDatabaseError for a DataSource of another database, or one connected to an engine that is another */
+/** @throws UnsupportedDatabaseError for a DataSource of another database, or one connected to another engine */
 export function requirePostgres({ options: { type }, driver }: DataSource, what: string): void {
   if (type !== 'postgres') {
     throw new UnsupportedDatabaseError(
       `${what} needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
     )
   }
-  // TypeORM takes "PostgreSQL " off what the server reports, and leaves another name as it is.
+  // TypeORM removes "PostgreSQL " from the server's version string, and keeps any other name.
   const { version = '' } = driver as { readonly version?: string }
   const other = /^[\d.]*$/u.test(version) ? undefined : otherEngine(version)
   if (other) throw other
 }
 
-/** `any`: the member exists, whatever it holds. */
+/** `any`: the member exists, with any value. */
 type Kind = 'function' | 'array' | 'boolean' | 'object' | 'string' | 'any'
 type Parts = { readonly [kind in Kind]?: readonly string[] }
 
 /**
- * All that is protected, private or undocumented in TypeORM and used here, by the class that has it. Whatever else of
- * TypeORM is used must be added here.
+ * All protected, private and undocumented parts of TypeORM that are used here, by their class. Any further part must be
+ * added here.
  */
 export const INTERNALS: Readonly<Record<string, Parts>> = {
   DataSource: {
@@ -90,7 +90,7 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     ],
     array: ['connectedQueryRunners'],
     boolean: ['isReplicated'],
-    // null where the search_path leads nowhere.
+    // This is null if the search_path names no schema.
     any: ['searchSchema'],
   },
   RdbmsSchemaBuilder: {
@@ -167,22 +167,22 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
 const checked = new WeakSet<object>()
 
 /**
- * Looks once for every part of TypeORM that it does not promise and this package stands on, before any is used.
+ * Tests once that all parts of TypeORM's internals that this package depends on exist, before any is used.
  *
- * @param dataSource connected: its metadata is being built, or its schema
- * @param createBuilder as the driver's own
- * @throws UnsupportedDatabaseError which names the one that is missing
+ * @param dataSource connected, while its metadata or its schema is built
+ * @param createBuilder calls the driver's own method
+ * @throws UnsupportedDatabaseError that names the missing part
  */
 export function requireInternals(
   dataSource: DataSource,
   createBuilder = (): object => dataSource.driver.createSchemaBuilder(),
 ): void {
   if (checked.has(dataSource)) return
-  // In this order: the later ones come from the earlier.
+  // The order matters, because the later objects are created by the earlier ones.
   requireAll('DataSource', dataSource)
   requireAll('PostgresDriver', dataSource.driver)
   requireAll('RdbmsSchemaBuilder', createBuilder())
-  // Asks for no connection before it is used.
+  // A query runner takes no connection before it is used.
   const queryRunner = dataSource.createQueryRunner('master')
   requireAll('PostgresQueryRunner', queryRunner)
   requireAll('Broadcaster', queryRunner.broadcaster)
@@ -193,7 +193,7 @@ export function requireInternals(
   checked.add(dataSource)
 }
 
-/** Looks for every part that is used of the metadata of an entity and its index, while TypeORM builds them. */
+/** Tests all parts that are used of the metadata of an entity and its index, while TypeORM builds them. */
 export function requireMetadataInternals(index: object): asserts index is { readonly entityMetadata: EntityMetadata } {
   requireAll('IndexMetadata', index)
   const { entityMetadata } = index as { readonly entityMetadata: EntityMetadata }

@@ -17,7 +17,7 @@ import {
 export const declaringMetadata = ({ metadata, target }: NameDeclaration): EntityMetadata =>
   metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
 
-/** The declaration by which the holder took the name; undefined if another DataSource has that entity. */
+/** The declaration of the name that the holder has. Undefined if another DataSource has that entity. */
 export function holderDeclaration(
   dataSource: DataSource,
   { holder, holderColumn }: Pick<RefusedName, 'holder' | 'holderColumn'>,
@@ -29,7 +29,7 @@ export function holderDeclaration(
 
 const NUMBERS: ReadonlySet<string> = new Set(['smallint', 'integer', 'real', 'double precision'])
 
-/** A primary key as the driver gives it, out of JSON or of texts. */
+/** Converts a primary key from JSON or texts to the types that the driver returns. */
 export function typedKey(metadata: EntityMetadata, key: readonly unknown[]): unknown[] {
   const root = rootOf(metadata)
   const { driver } = dataSourceOf(root)
@@ -44,11 +44,11 @@ export function typedKey(metadata: EntityMetadata, key: readonly unknown[]): unk
   })
 }
 
-/** An id map of TypeORM's as texts, in the order of the primary columns. */
+/** The values of a TypeORM id map as texts, in the order of the primary columns. */
 export const entityKeyTexts = (metadata: EntityMetadata, entity: ObjectLiteral): string[] =>
   textsOfKey(rootOf(metadata).primaryColumns.map((column): unknown => column.getEntityValue(entity)))
 
-/** Tells two keys apart, which `String()` does not for dates. */
+/** Makes keys comparable. `String()` does not distinguish all dates. */
 export const textsOfKey = (key: readonly unknown[]): string[] =>
   key.map((value) => (value instanceof Date && !Number.isNaN(value.getTime()) ? value.toISOString() : String(value)))
 
@@ -62,7 +62,7 @@ export function namesText(dataSource: DataSource): Declaration {
   )
 }
 
-/** Properties of the entity that keeps names, beside its text. */
+/** The properties of the entity that stores names, without its text. */
 const PROPERTIES = ['id', 'namespace', 'holder', 'property', 'key', 'since', 'state', 'until'] as const
 
 export function namesTable(dataSource: DataSource): NamesTable {
@@ -82,12 +82,12 @@ export function namesTable(dataSource: DataSource): NamesTable {
 }
 
 /**
- * What the table of names calls the table of an entity: with its schema where that is another than its own. So it does
- * not matter whether a DataSource names the schema of both, or leaves it to `search_path`.
+ * Returns the name of an entity's table in the table of names. It includes the schema only if the two schemas differ.
+ * So a DataSource may name the schema of both tables, or leave it to `search_path`.
  */
 export function holderName(metadata: EntityMetadata): string {
   const [schema, home] = [metadata, namesText(dataSourceOf(metadata)).metadata].map(schemaOf)
-  // The point in a name is escaped: `a`.`b.c` is another table than `a.b`.`c`.
+  // The dot in a name is escaped, because the table `a`.`b.c` differs from `a.b`.`c`.
   return [...(schema === home ? [] : [schema]), metadata.tableName]
     .map((name = '') => name.replaceAll(':', '::').replaceAll('.', ':.'))
     .join('.')
@@ -117,9 +117,9 @@ export function holderTable(metadata: EntityMetadata): HolderTable {
 
 const namesOfEntities = new WeakMap<readonly EntityMetadata[], readonly NameDeclaration[]>()
 
-/** Every declaration of names of a DataSource, each once. */
+/** All declarations of names of a DataSource, without duplicates. */
 export function namesIn({ entityMetadatas }: DataSource): readonly NameDeclaration[] {
-  // TypeORM makes a new list on each `initialize()`.
+  // TypeORM creates a new list on each `initialize()`.
   const names = namesOfEntities.get(entityMetadatas) ?? [...new Set(entityMetadatas.flatMap(tableNames))]
   namesOfEntities.set(entityMetadatas, names)
   return names

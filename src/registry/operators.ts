@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 
 const TEXTS: unique symbol = Symbol.for('typeorm-unique-text.texts')
 
-/** Becomes an equality with hash when TypeORM makes a query of it; what no query builder of ours has seen must not run. */
+/** Becomes an equality with a hash when TypeORM builds a query. It must not run if no query builder of ours saw it. */
 class TextOperator<Text> extends FindOperator<Text> {
   readonly [TEXTS]: readonly Text[]
 
@@ -18,11 +18,11 @@ class TextOperator<Text> extends FindOperator<Text> {
 }
 
 /**
- * Equality with a unique text, as an operator for `find` and everything else that takes conditions. It looks by the
- * index also where `rewriteQueries` is off. The text is normalized; one that the normalizer refuses finds nothing.
+ * Equality with a unique text, as an operator for `find` and everything else that takes conditions. It uses the index
+ * even if `rewriteQueries` is off. The text is normalized. If the normalizer refuses it, nothing is found.
  *
- * @throws DeclarationError without a text, and when the query is made, for a property that is no unique text, or one of
- * several columns of which the condition does not give all
+ * @throws DeclarationError without a text. When the query is built, also for a property that is not a unique text, and
+ * for one of several columns if the condition does not include all.
  * @example
  * await pages.findOneBy({ url: textEquals('https://example.com') })
  */
@@ -35,7 +35,7 @@ export function textEquals<Text = string>(text: Text): FindOperator<Text> {
 
 /**
  * Equality with any of several unique texts, as an operator for `find` and everything else that takes conditions. Texts
- * that the normalizer refuses count as if they were not in the list.
+ * that the normalizer refuses are ignored.
  *
  * @throws DeclarationError as `textEquals` does
  * @example
@@ -48,7 +48,7 @@ export function textIn<Text = string>(texts: readonly Text[]): FindOperator<Text
   return new TextOperator<Text>([...texts])
 }
 
-/** The texts of an operator that one of these made; undefined for anything else. */
+/** Returns the texts of such an operator, or undefined for anything else. */
 export function operatorTexts(value: object): readonly unknown[] | undefined {
   return (value as { readonly [TEXTS]?: readonly unknown[] })[TEXTS]
 }
@@ -56,8 +56,8 @@ export function operatorTexts(value: object): readonly unknown[] | undefined {
 const STORED: unique symbol = Symbol.for('typeorm-unique-text.stored')
 
 /**
- * An operator whose values are as the database holds them. TypeORM would run the column's transformers over them again,
- * and over patterns and ranges too, which are no texts.
+ * An operator whose values are in their stored form. Otherwise, TypeORM would run the column's transformers over them
+ * again, and over patterns and ranges, which are not texts.
  */
 class StoredOperator extends FindOperator<unknown> {
   readonly [STORED]: true = true
@@ -65,21 +65,21 @@ class StoredOperator extends FindOperator<unknown> {
   override transformValue(): void {}
 }
 
-/** Looks for a mark, because an operator can be made by another copy of this package. */
+/** Tests for a mark, because another copy of this package may have created the operator. */
 export const isStored = (value: unknown): boolean => typeof value === 'object' && value !== null && STORED in value
 
 export const storedEqual = (value: unknown): FindOperator<unknown> => new StoredOperator('equal', value)
 
-/** Finds nothing where the list is empty. */
+/** Finds nothing if the list is empty. */
 export const storedIn = (values: readonly unknown[]): FindOperator<unknown> =>
   new StoredOperator('in', values, true, true)
 
-/** One parameter, whatever the length. */
+/** Sends one parameter for a list of any length. */
 export const storedAny = (values: readonly unknown[]): FindOperator<unknown> => new StoredOperator('any', values)
 
 export const storedNot = (operand: FindOperator<unknown>): FindOperator<unknown> => new StoredOperator('not', operand)
 
-/** `And` and `Or`. */
+/** The operators `And` and `Or`. */
 export const storedJunction = (type: 'and' | 'or', operands: readonly unknown[]): FindOperator<unknown> =>
   new StoredOperator(type, operands, true, true)
 

@@ -5,57 +5,57 @@ import type { SpreadBy } from '../sql/text-table'
 import { type Digest, type DigestName, digests } from '../text/digest'
 import { NORMALIZE, type Normalizer, toNormalizer } from '../text/normalizer'
 
-/** Options that every declaration of a unique text has. */
+/** Options of every declaration of a unique text. */
 export interface UniqueTextOptions {
-  /** Properties within which the text is unique; all NOT NULL. A relation stands for its join columns. @default [] */
+  /** Properties within which the text is unique, all NOT NULL. A relation means its join columns. @default [] */
   readonly scope?: readonly string[]
   /**
-   * The hash function. You can pass a {@link Digest} of your own, for instance one that collides in a test. @default
-   * 'md5'
+   * The hash function. You can pass your own {@link Digest}, for instance one with collisions for a test.
+   * @default 'md5'
    */
   readonly digest?: DigestName | Digest
-  /** Refuse to change the text or its scope, with ImmutableTextError. @default false */
+  /** Whether changes of the text or its scope are refused with ImmutableTextError. @default false */
   readonly immutable?: boolean
   /**
-   * A row that is deleted softly does not hold its text: another row may take it, and restoring the first is then
-   * refused. This needs a `@DeleteDateColumn`; any value there counts as deleted.
+   * A soft-deleted row does not hold its text: another row may take it, and restoring the first row is then refused.
+   * This needs a `@DeleteDateColumn`. A row with any value there counts as deleted.
    *
    * @default false
    */
   readonly ignoreDeleted?: boolean
   /**
-   * How many texts may share one hash in one scope; enforced by the guard. Every write to a chain costs its length
-   * times that of its texts.
+   * The maximum number of texts with the same hash in one scope. The guard enforces it. The cost of every write to a
+   * chain is proportional to the chain's length and to the length of its texts.
    *
    * @default 100
    */
   readonly maxChainLength?: number
   /**
-   * Add a hash index over the text itself, for equality in SQL that names no hash: conditions that are strings, joins,
-   * raw SQL. Its name is that of the unique index and `_lookup`. For a text of one column. Texts in such SQL are not
-   * normalized; normalize them yourself. `findBy({ url })` and the like do not need it.
+   * Adds a hash index over the text itself, for equality in SQL that does not name the hash: string conditions, joins,
+   * raw SQL. Its name is the name of the unique index and `_lookup`. The text must have one column. Texts in such SQL
+   * are not normalized, so normalize them yourself. Calls like `findBy({ url })` do not need it.
    *
    * @default none
    */
   readonly lookup?: 'hash'
   /**
-   * The table is spread by the hash of this text: over partitions, which a new table gets with its migration (`{
-   * partitions: 16 }`), over the nodes of a Citus cluster (`'citus'`), or as you do it yourself (`'hash'`). In the
-   * database the hash then belongs to the primary key. Text and scope cannot be changed: delete the row and insert
-   * another. SQL of your own must send the hash.
+   * The hash of this text distributes the table. A new table gets partitions with its migration (`{ partitions: 16 }`),
+   * a Citus cluster distributes it over its nodes (`'citus'`), or you distribute it yourself (`'hash'`). In the
+   * database, the hash then belongs to the primary key. Text and scope cannot be changed: delete the row and insert
+   * another. Your own SQL must send the hash.
    *
    * @default none
    */
   readonly spread?: SpreadBy
   /**
-   * Without triggers: unique index and check alone keep the text, for Citus without unsafe triggers and for databases
-   * without PL/pgSQL. Only with `digest: 'sha256'`. A hash then has room for one text, and another one of equal hash is refused
-   * with HashCollisionError. SQL of your own must send the hash. docs/guarantees.md says what else is lost.
+   * With `false`, there are no triggers. Only the unique index and the check protect the text, for Citus without unsafe
+   * triggers and for databases without PL/pgSQL. It needs `digest: 'sha256'`. A hash then has room for one text:
+   * another one raises HashCollisionError. Your own SQL must send the hash. docs/guarantees.md lists the other limits.
    *
    * @default true
    */
   readonly guard?: boolean
-  /** Name of the unique index; not that of a subclass with a table of its own. @default the naming strategy's */
+  /** Name of the unique index. A subclass with its own table does not use it. @default the naming strategy's */
   readonly indexName?: string
   /** Names of the hidden columns. @default the naming strategy's, for the property plus `Hash`, `HashNumber`, `HashChained` */
   readonly hidden?: {
@@ -70,45 +70,45 @@ export interface UniqueTextOptions {
 
 /** Options of `@UniqueText` on a property, and of one entry of `uniqueTextSchema()`. */
 export interface UniqueTextPropertyOptions extends UniqueTextOptions {
-  /** Brings the text into the form that is compared and stored. @default none: the text as it is */
+  /** Converts the text to the form that is compared and stored. @default none: the text as it is */
   readonly normalize?: Normalizer
-  /** Allow NULL, in any number of rows. @default false, or what `@Column` says */
+  /** Allows NULL, in any number of rows. @default false, or the value of `@Column` */
   readonly nullable?: boolean
-  /** Name of the text column. @default the naming strategy's, or what `@Column` says */
+  /** Name of the text column. @default the naming strategy's, or the name in `@Column` */
   readonly name?: string
 }
 
-/** One column of a text that is made of several. */
+/** One column of a text that has several columns. */
 export interface UniqueTextColumn {
   /** The property of the column. */
   readonly property: string
-  /** Put before the value in the text that is hashed, unless the value is NULL. @default '' */
+  /** Precedes the value in the text that is hashed, unless the value is NULL. @default '' */
   readonly prefix?: string
   /** @default the value as it is */
   readonly normalize?: Normalizer
 }
 
-/** Options of `@UniqueText` on a class: several columns that are unique together. */
+/** Options of `@UniqueText` on a class, for several columns that are unique together. */
 export interface UniqueTextClassOptions extends UniqueTextOptions {
-  /** The name that `by` takes; the hidden columns are named after it. */
+  /** The name for `by`. The hidden columns are named after it. */
   readonly as: string
-  /** Columns in the order in which they make up the text. Each needs its own `@Column` of type text or varchar. */
+  /** The columns in the order of the text. Each needs its own `@Column` of type text or varchar. */
   readonly columns: readonly (string | UniqueTextColumn)[]
   /**
-   * For the importer: turns a text into the properties of an entity, scope included. To refuse the text, return null,
-   * or throw a TextRejectedError, whose reason is reported.
+   * Converts a text to the properties of an entity, including the scope, for the importer. To refuse the text, return
+   * null, or throw a TextRejectedError, whose reason is reported.
    */
   readonly parse?: (text: string) => object | null
   /**
-   * Normalizes what one column alone cannot, before `save`, `insert` and every operation of this package. Gets the
-   * properties that were given, and returns those to set. Must be idempotent. Throws to refuse them; if it throws a
-   * `Refusal`, that gives the reason. Not called for conditions, nor for updates. Nothing sees that it has changed: raise
-   * the version of a column's `normalize` with it.
+   * Normalizes values that depend on several columns, before `save`, `insert` and every operation of this package. It
+   * receives the given properties, and returns the properties to set. It must be idempotent. To refuse them, it throws
+   * an error, whose reason is reported if it is a `Refusal`. It is not called for conditions or updates. A change of it
+   * is not detected, so raise the version of a column's `normalize` with it.
    */
   readonly normalizeValues?: (values: ObjectLiteral) => object
 }
 
-/** The options of either form, with every default filled in. */
+/** The options of either form, with all defaults applied. */
 export interface RawDeclaration {
   readonly name: string
   readonly columns: readonly { readonly property: string; readonly prefix: string; readonly normalizer: Normalizer }[]
@@ -127,7 +127,7 @@ export interface RawDeclaration {
 }
 
 const MAX_CHAIN_LENGTH_DEFAULT = 100
-/** Numbers are `integer`. */
+/** Numbers are of type `integer`. */
 const MAX_CHAIN_LENGTH_LIMIT = 2 ** 31 - 1
 
 const isAnyObject = (value: unknown): value is object => typeof value === 'object' && value !== null
@@ -162,7 +162,7 @@ const TEXT_RULES: Rules<UniqueTextOptions> = {
   },
 }
 
-/** What the options of `@UniqueText` on a property take. */
+/** The rules for the options of `@UniqueText` on a property. */
 export const PROPERTY_RULES: Rules<UniqueTextPropertyOptions> = {
   ...TEXT_RULES,
   normalize: NORMALIZE,
@@ -170,7 +170,7 @@ export const PROPERTY_RULES: Rules<UniqueTextPropertyOptions> = {
   name: RULE.name,
 }
 
-/** What the options of `@UniqueText` on a class take. */
+/** The rules for the options of `@UniqueText` on a class. */
 export const CLASS_RULES: Rules<UniqueTextClassOptions> = {
   ...TEXT_RULES,
   as: RULE.name,
@@ -196,8 +196,8 @@ function isColumn(value: unknown): boolean {
 }
 
 /**
- * @param options checked
- * @throws DeclarationError if a property is named twice, or a normalizer is not one
+ * @param options after the check by the rules
+ * @throws DeclarationError if a property is named twice, or a normalizer is invalid
  */
 export function toRawDeclaration(
   where: string,
@@ -239,14 +239,14 @@ export function toRawDeclaration(
 
 function refuseCombinations(where: string, options: UniqueTextOptions): void {
   const { spread, ignoreDeleted, guard, digest, immutable, maxChainLength } = options
-  // The guard of a restored row gives it a number, and perhaps another hash by then.
+  // The guard gives a restored row a number, and perhaps another hash.
   if (spread !== undefined && ignoreDeleted === true) {
     throw new DeclarationError(
       `@UniqueText on ${where}: spread cannot be combined with ignoreDeleted. Remove one of them.`,
     )
   }
   if (guard !== false) return
-  // Only triggers can hold these.
+  // Only triggers can enforce these options.
   const other =
     digest !== undefined && toDigest(digest) === digests.sha256
       ? [

@@ -19,29 +19,29 @@ import type { ColumnTypes } from '../sql/types'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
 
-/** TypeORM does not export the class. */
+/** The class, which TypeORM does not export. */
 export type ColumnMetadata = EntityMetadata['columns'][number]
 
-/** A declaration resolved against the metadata of one DataSource: what every operation works from. */
+/** A declaration that is resolved against the metadata of one DataSource. Every operation uses it. */
 export interface Declaration {
-  /** The name that `by` takes: the property, or `as` of a class. */
+  /** The name for `by`: the property, or `as` of a class. */
   readonly name: string
-  /** For single table inheritance, that of the table's root. */
+  /** The metadata of the entity. In single table inheritance, that of the table's root. */
   readonly metadata: EntityMetadata
-  /** The class that the decorator stands on; for an EntitySchema its name. */
+  /** The class with the decorator, or the name of an EntitySchema. */
   readonly target: unknown
   readonly text: readonly {
     readonly column: ColumnMetadata
     readonly normalizer: Normalizer
-    /** A transformer of the user's own stands between the property and the stored text. */
+    /** A transformer of the user's own converts between the property and the stored text. */
     readonly transformed: boolean
-    /** The user's transformers, in the order of writing. */
+    /** The user's transformers, in the order in which they are applied on writing. */
     readonly transformers: readonly ValueTransformer[]
   }[]
   readonly scope: readonly ColumnMetadata[]
   readonly hidden: readonly ColumnMetadata[]
   readonly table: TextTable
-  /** Name of the index that the option of this name adds. */
+  /** The name of the index that the option `lookup` adds. */
   readonly lookup: string | undefined
   readonly parse: UniqueTextClassOptions['parse']
   readonly normalizeValues: UniqueTextClassOptions['normalizeValues']
@@ -49,48 +49,48 @@ export interface Declaration {
 
 /** A name that the rows of an entity hold, resolved against the metadata of one DataSource. */
 export interface NameDeclaration {
-  /** The property. */
+  /** The name of the property. */
   readonly name: string
-  /** For single table inheritance, that of the table's root. */
+  /** The metadata of the entity. In single table inheritance, that of the table's root. */
   readonly metadata: EntityMetadata
-  /** The class that the decorator stands on; for an EntitySchema its name. */
+  /** The class with the decorator, or the name of an EntitySchema. */
   readonly target: unknown
   readonly text: Declaration['text'][number]
-  /** The table of the rows that hold it. */
+  /** The table of the holders. */
   readonly table: Pick<TextTable, 'schema' | 'table'>
   readonly namespace: string
   readonly former: FormerPolicy
-  /** Name of the hash index that finds a row by the name. */
+  /** The name of the hash index that finds a row by the name. */
   readonly lookup: string
 }
 
 /** A number of the rows of an entity within a scope, resolved against the metadata of one DataSource. */
 export interface NumberDeclaration {
-  /** The property. */
+  /** The name of the property. */
   readonly name: string
-  /** For single table inheritance, that of the table's root. */
+  /** The metadata of the entity. In single table inheritance, that of the table's root. */
   readonly metadata: EntityMetadata
-  /** The class that the decorator stands on; for an EntitySchema its name. */
+  /** The class with the decorator, or the name of an EntitySchema. */
   readonly target: unknown
   readonly column: ColumnMetadata
   readonly scope: readonly ColumnMetadata[]
   readonly table: NumberTable
 }
 
-/** What was seen of a table when it was found ready. */
+/** The properties of a table that was found ready. */
 export interface ReadyTable {
   readonly types: ColumnTypes
   /** A unique or exclusion constraint of the table is deferrable. */
   readonly deferrable: boolean
-  /** Policies say which rows a role sees. */
+  /** Policies limit the rows that a role sees. */
   readonly rowSecurity: boolean
-  /** The table's rows are in shards of a cluster; undefined: the database is not one of a cluster. */
+  /** The table's rows are in shards of a cluster. If undefined, the database is not in a cluster. */
   readonly distributed: boolean | undefined
-  /** Unique indexes with a condition or an expression, but for those of texts. */
+  /** Unique indexes with a condition or an expression, except those of texts. */
   readonly unusual: readonly UnusualIndex[]
-  /** They are in partitions. */
+  /** The rows are in partitions. */
   readonly partitioned: boolean
-  /** The server must not choose partitions while a statement that locks rows runs. */
+  /** The server must not prune partitions at run time in a statement that locks rows. */
   readonly crashesByPruning: boolean
 }
 
@@ -102,36 +102,36 @@ export interface DataSourceSettings {
   readonly coalesce: boolean
 }
 
-/** Triggers that a table needs beside its guards, and what becomes of the rows that are there already. */
+/** Triggers that a table needs besides its guards, and the change of its existing rows. */
 export interface TriggerWork {
   readonly set: TriggerSet
   readonly rows?: RowsChange
-  /** Indexes by which a text is found in SQL that names no hash. */
+  /** Indexes that find a text in SQL that does not name the hash. */
   readonly lookups?: readonly LookupIndex[]
-  /** Unique indexes on which the triggers stand, by their names. TypeORM makes them. */
+  /** Unique indexes that the triggers depend on, by name. TypeORM creates them. */
   readonly indexes?: readonly NamedIndex[]
 }
 
-/** What to do on an existing table when a set of triggers comes or changes. */
+/** The work on an existing table when a set of triggers is added or changes. */
 export interface RowsChange {
   /**
-   * Columns that get their values from `fill` and not from TypeORM, which would add one NOT NULL to rows that have none:
-   * they are added without a value, filled, and made NOT NULL, before TypeORM makes the indexes.
+   * Columns that get their values from `fill` and not from TypeORM, which would add a NOT NULL column to rows without a
+   * value. They are added without values, filled, and made NOT NULL, before TypeORM creates the indexes.
    */
   readonly filled?: readonly FilledColumn[]
-  /** Gives every row its values, where one has none. No trigger of ours is there meanwhile. */
+  /** Gives a value to every row that has none. None of our triggers exists meanwhile. */
   readonly fill?: Change
-  /** Done when the triggers stand, and undone before they go. It must find some, or all, of its work done already. */
+  /** Runs once the triggers exist, and is undone before they are dropped. Some or all of its work may be done. */
   readonly install?: Change
-  /** Replaces all this if the table itself is new. */
+  /** Replaces all of this if the table itself is new. */
   readonly created?: Change
-  /** Columns that go, and have their values again on the way back. */
+  /** Columns that are dropped. The way back restores their values. */
   readonly dropped?: RemovedRows
-  /** Done before the table changes, and undone when its columns are there again, by their former names. */
+  /** Runs before the table changes. It is undone when the columns exist again, under their former names. */
   readonly leave?: Change
-  /** Replaces all this if only a table that the set keeps is gone, or belongs to somebody else. */
+  /** Replaces all of this if only a table of the set is missing or has another owner. */
   readonly tables?: Change
-  /** Replaces all this if such a table has only lost its own trigger. */
+  /** Replaces all of this if such a table lacks only its own trigger. */
   readonly triggers?: Change
   /** Replaces `install` and `fill` if only some triggers of the set were missing or disabled. */
   readonly again?: (before: TriggerNote) => RowsChange
@@ -151,20 +151,20 @@ interface Registry {
   readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
   readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
   readonly numbers: WeakMap<EntityMetadata, readonly NumberDeclaration[]>
-  /** The entity that keeps the names of a DataSource. */
+  /** The entity that stores the names of a DataSource. */
   readonly namesEntity: WeakMap<DataSource, EntityMetadata>
-  /** The first declaration of each namespace, which the others must agree with. */
+  /** The first declaration of each namespace. The others must agree with it. */
   readonly namespaces: WeakMap<DataSource, Map<string, NameDeclaration>>
   readonly settings: WeakMap<object, DataSourceSettings>
-  /** Tables whose index, check and guard were seen in the database; by OID where search_path selects the tenant. */
+  /** Tables whose index, check and guard were found. They are listed by OID if `search_path` selects the tenant. */
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
-  /** How many rollbacks TypeORM was asked to send. */
+  /** The number of rollbacks that TypeORM was asked to send. */
   readonly rollbacks: WeakMap<QueryRunner, Rollbacks>
-  /** The marks by which conditions on a hash say which table must be examined. */
+  /** The marks of conditions on a hash. They identify the table that must be examined. */
   readonly marks: { readonly secret: string; readonly numbers: WeakMap<Declaration, number>; last: number }
 }
 
-/** Global, as TypeORM's own storage is: two copies of this module, of whatever version, must share one registry. */
+/** The registry is global, like TypeORM's own storage, because all copies and versions of this module must share it. */
 const KEY = Symbol.for('typeorm-unique-text.registry.1')
 
 const holder = globalThis as { [KEY]?: Registry }
@@ -182,22 +182,22 @@ export const registry: Registry = (holder[KEY] ??= {
   marks: { secret: randomUUID(), numbers: new WeakMap(), last: 0 },
 })
 
-/** Every declaration on an entity's table, in the order they were made; of single table inheritance, all classes'. */
+/** All declarations on an entity's table, in order of creation. In single table inheritance, those of all classes. */
 export function tableDeclarations(metadata: EntityMetadata): readonly Declaration[] {
   return registry.declarations.get(rootOf(metadata)) ?? []
 }
 
-/** The declarations of an entity, its own and inherited ones; empty where it has none. */
+/** The declarations of an entity, including inherited ones. Empty if it has none. */
 export function declarationsOf(metadata: EntityMetadata): readonly Declaration[] {
   return tableDeclarations(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
 }
 
-/** Every name on an entity's table; of single table inheritance, all classes'. */
+/** All names on an entity's table. In single table inheritance, those of all classes. */
 export function tableNames(metadata: EntityMetadata): readonly NameDeclaration[] {
   return registry.names.get(rootOf(metadata)) ?? []
 }
 
-/** The names of an entity, its own and inherited ones; empty where it has none. */
+/** The names of an entity, including inherited ones. Empty if it has none. */
 export function namesOfEntity(metadata: EntityMetadata): readonly NameDeclaration[] {
   return tableNames(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
 }
@@ -207,24 +207,24 @@ export function isOrExtends(target: unknown, base: unknown): boolean {
   return target === base || target.prototype instanceof base
 }
 
-/** The metadata that owns the table: a child of single table inheritance shares its parent's. */
+/** The metadata that owns the table. In single table inheritance, a child shares its parent's table. */
 export function rootOf(metadata: EntityMetadata): EntityMetadata {
   return metadata.tableType === 'entity-child' ? metadata.parentEntityMetadata : metadata
 }
 
-/** The DataSource that an entity's metadata or a manager belongs to; TypeORM 0.3 calls it `connection`. */
+/** The DataSource of an entity's metadata or of a manager. TypeORM 0.3 names the property `connection`. */
 export function dataSourceOf(owner: EntityMetadata | EntityManager): DataSource {
   return owner.dataSource ?? (owner as unknown as { connection: DataSource }).connection
 }
 
-/** Every number on an entity's table. */
+/** All numbers on an entity's table. */
 export const tableNumbers = (metadata: EntityMetadata): readonly NumberDeclaration[] =>
   registry.numbers.get(rootOf(metadata)) ?? []
 
-/** What TypeORM's driver does for its query runners. */
+/** The methods of TypeORM's driver that its query runners use. */
 export interface PoolDriver {
   readonly isReplicated: boolean
-  /** The pool, which TypeORM forgets once it has ended. */
+  /** The pool. TypeORM removes it once it has ended. */
   readonly master?: { readonly ending?: boolean }
   /** `destroy()` releases them before it ends the pool. */
   readonly connectedQueryRunners: { release(): unknown }[]
@@ -235,13 +235,13 @@ export interface PoolDriver {
 type Taken = readonly [client: unknown, release: (error?: Error) => void]
 type Obtain = () => Promise<Taken>
 
-/** On a method of ours: whether the one that it calls is TypeORM's own. */
+/** A property of our method: whether the method that it calls is TypeORM's own. */
 const CALLS_OWN = Symbol.for('typeorm-unique-text.callsOwn')
 
 /**
- * Ends everything that waits for a connection when `destroy()` is called: a pool of `pg` forgets those who wait. No query
- * runner gets a connection after that: it would enter TypeORM's list although it is released already, and `destroy()`
- * releases the first of the list until the list is empty.
+ * Ends all waits for a connection when `destroy()` is called, because a pool of `pg` forgets its waiting clients.
+ * Afterwards, no query runner gets a connection. It would enter TypeORM's list although it is already released, and
+ * `destroy()` releases the first of the list until the list is empty.
  */
 export function endWaiting({ driver }: DataSource): void {
   const pool = driver as unknown as PoolDriver
@@ -253,22 +253,22 @@ export function endWaiting({ driver }: DataSource): void {
   }
 }
 
-/** Nobody has put a method of their own in the place of TypeORM's. */
+/** Whether TypeORM's method has not been replaced. */
 export function obtainsAsMade({ driver }: DataSource): boolean {
   if (!Object.hasOwn(driver, 'obtainMasterConnection')) return true
   return Reflect.get((driver as unknown as PoolDriver).obtainMasterConnection, CALLS_OWN) === true
 }
 
-/** @throws DataSourceDestroyedError if `destroy()` is called meanwhile, or was called before */
+/** @throws DataSourceDestroyedError if `destroy()` was called before or is called meanwhile */
 function untilDestroyed(pool: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
   const { connectedQueryRunners: all } = pool
   return new Promise((resolve, reject) => {
-    // `destroy()` releases it as it does those that have theirs.
+    // `destroy()` releases this entry like a query runner that has a connection.
     const waiting = {
       release: (): void => {
         removeOne(all, waiting)
         reject(new DataSourceDestroyedError())
-        // A connection that arrives late belongs to nobody.
+        // If a connection arrives late, it is returned to the pool.
         void taking.then(
           ([, handBack]) => handBack(),
           () => undefined,
@@ -293,12 +293,12 @@ function removeOne(all: unknown[], one: unknown): void {
   if (place !== -1) all.splice(place, 1)
 }
 
-/** A transaction that code was called in. */
+/** A transaction in which code was called. */
 export interface OpenTransaction {
   readonly queryRunner: QueryRunner
-  /** The one that it was opened in. */
+  /** The transaction in which it was opened. */
   readonly outer: OpenTransaction | undefined
-  /** When something was last sent by it, by the clock of this process. */
+  /** The time when a statement was last sent or answered, by this process's clock. */
   heard: number
   isOver: boolean
 }
@@ -306,22 +306,22 @@ export interface OpenTransaction {
 const around = new AsyncLocalStorage<OpenTransaction>()
 const open = new WeakMap<QueryRunner, OpenTransaction>()
 
-/** The innermost that the code that asks was called in, and that is open still. */
+/** Returns the innermost open transaction in which the current code was called. */
 export function openTransaction(): OpenTransaction | undefined {
   let transaction = around.getStore()
   while (transaction?.isOver) transaction = transaction.outer
   return transaction
 }
 
-/** Something is sent in the transaction of a query runner, or answered. */
+/** Records that a query runner's transaction sent a statement or received an answer. */
 export function hearTransaction(queryRunner: QueryRunner): void {
   const transaction = open.get(queryRunner)
   if (transaction) transaction.heard = performance.now()
 }
 
-/** Runs code that a transaction is opened for: what it calls without the manager knows of the transaction. */
+/** Runs the code that a transaction is opened for. Calls without the manager inside it then find the transaction. */
 export async function insideTransaction<T>(queryRunner: QueryRunner, run: () => Promise<T>): Promise<T> {
-  // A savepoint of a transaction that is known.
+  // This is a savepoint of a known transaction.
   if (open.has(queryRunner)) return await run()
   const transaction = { queryRunner, outer: openTransaction(), heard: performance.now(), isOver: false }
   open.set(queryRunner, transaction)
@@ -335,7 +335,7 @@ export async function insideTransaction<T>(queryRunner: QueryRunner, run: () => 
 
 const NOTES_TRANSACTIONS = Symbol.for('typeorm-unique-text.notesTransactions')
 
-/** Makes the code that a manager's `transaction()` runs know of it. */
+/** Makes a manager's `transaction()` register the transaction for the code that it runs. */
 export function noteTransactions(manager: EntityManager): void {
   if (NOTES_TRANSACTIONS in manager) return
   const transaction = manager.transaction.bind(manager) as (...args: readonly unknown[]) => Promise<unknown>
@@ -349,7 +349,7 @@ export function noteTransactions(manager: EntityManager): void {
   Object.defineProperty(manager, NOTES_TRANSACTIONS, { value: true })
 }
 
-/** TypeORM gives a query runner its manager once the driver has made it. */
+/** TypeORM sets the manager of a query runner after the driver has created the query runner. */
 export function noteTransactionsOf(queryRunner: QueryRunner): void {
   let { manager } = queryRunner as { manager?: EntityManager }
   Object.defineProperty(queryRunner, 'manager', {
@@ -367,7 +367,7 @@ type Run = (manager: EntityManager) => unknown
 
 type Listener = (error: Error) => void
 
-/** What a pool of `pg` tells of each client that it gives, before it takes its own listener off. */
+/** The event of a `pg` pool for each client that it provides, before it removes its own listener. */
 interface Pool {
   on(event: 'acquire', listener: (client: { on(event: 'error', listener: Listener): unknown }) => void): unknown
 }
@@ -376,8 +376,8 @@ const heard = new WeakSet<object>()
 const losses = new WeakMap<object, { error?: Error }>()
 
 /**
- * Between the pool's listener and that of a query runner there is a moment in which a client has none: a backend that is
- * terminated then would end the process. The next statement of the client reports it.
+ * Between the removal of the pool's listener and the query runner's own, a client has no listener. If its backend were
+ * terminated at that moment, the process would end. The client's next statement reports the error.
  */
 export function hearPools({ driver }: DataSource): void {
   const { master, slaves = [] } = driver as { master?: unknown; slaves?: readonly unknown[] }
@@ -397,9 +397,9 @@ const isPool = (pool: unknown): pool is Pool & object =>
   typeof pool === 'object' && pool !== null && typeof Reflect.get(pool, 'on') === 'function' && 'totalCount' in pool
 
 /**
- * TypeORM releases a query runner whose connection is lost, and forgets why; the caller should hear it (25P03, 57P01).
+ * Returns the cause of a lost connection (25P03, 57P01). TypeORM only releases the query runner and drops the cause.
  *
- * @param sql what was to be sent
+ * @param sql the statement that was to be sent
  */
 export function lossOf(queryRunner: QueryRunner, sql = ''): QueryFailedError | undefined {
   const client: unknown = Reflect.get(queryRunner, 'databaseConnection')
