@@ -38,7 +38,7 @@ import { normalizeText } from '../text/normalizer'
 import { markFor } from './seen-tables'
 import { withChangedHashes } from './subscriber'
 
-/** The protected parts of TypeORM's query builders that conditions go through. */
+/** The protected parts of TypeORM's query builders that process conditions. */
 interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {
   execute(): Promise<unknown>
   /** The values of an UPDATE. */
@@ -50,9 +50,9 @@ interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unkno
     readonly valuesSet?: unknown
     readonly mainAlias?: { readonly hasMetadata: boolean; readonly metadata: EntityMetadata }
   }
-  /** Criteria, and what `where()`, `andWhere()` and `orWhere()` are given, also within brackets. */
+  /** Criteria, and the arguments of `where()`, `andWhere()` and `orWhere()`, also within brackets. */
   getWhereCondition(where: unknown): unknown
-  /** Find options; calls itself for lists, embeddeds and related entities. */
+  /** Find options. The method calls itself for lists, embeddeds and related entities. */
   buildWhere(where: ObjectLiteral, metadata: EntityMetadata, alias: string, embedPrefix?: string): string
 }
 
@@ -64,8 +64,8 @@ interface QueryBuilderClass {
 const REWRITES = Symbol.for('typeorm-unique-text.rewrites')
 
 /**
- * Makes the conditions of every query of this DataSource look by the hash. No prototype of TypeORM's is changed: the query
- * builders that this one instance makes become instances of a subclass, and so do those which they make in turn.
+ * Makes the conditions of every query of this DataSource use the hash. TypeORM's prototypes stay unchanged. The query
+ * builders of this one instance become instances of a subclass, and so do the builders that they create.
  */
 export function rewriteQueries(dataSource: DataSource): void {
   if (REWRITES in dataSource) return
@@ -81,7 +81,7 @@ export function rewriteQueries(dataSource: DataSource): void {
 
 const subclasses = new WeakMap<Function, QueryBuilder>()
 
-/** The builder itself, as an instance of a subclass: TypeORM's `clone()` and `createQueryBuilder()` ask for its class. */
+/** Makes the builder an instance of a subclass: TypeORM's `clone()` and `createQueryBuilder()` use its class. */
 function rewriting<T>(builder: T): T {
   if (typeof builder !== 'object' || builder === null || REWRITES in builder) return builder
   const { constructor } = builder
@@ -132,8 +132,8 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
 const withCitus = new WeakMap<DataSource, boolean>()
 
 /**
- * Refuses to write a table of ours where Citus has put it, or rows of several shards whose ids the database makes: TypeORM
- * gives the rows that come back to its entities one after the other, and Citus gives them by shard.
+ * Refuses a write to a table of ours that Citus distributes in an unsupported way. Also refuses rows of several shards
+ * with ids from the database: TypeORM assigns returned rows to its entities in order, and Citus returns them by shard.
  *
  * @throws DeclarationError, SchemaDriftError
  */
@@ -164,16 +164,16 @@ async function requirePlace({ queryRunner, expressionMap }: QueryBuilder, metada
   )
 }
 
-/** Methods that give a builder of another class, which TypeORM makes by its own list of classes. */
+/** Methods that return a builder of another class. TypeORM creates it from its own list of classes. */
 const DERIVING = ['select', 'insert', 'update', 'delete', 'softDelete', 'restore'] as const
 
 /**
- * Conditions on an entity, with every unique text in the form that is stored, and with the hash beside each equality, so
- * that the unique index is used. What was given is left as it is; where there is nothing to change, it is what comes back.
+ * Returns conditions on an entity with every unique text in its stored form, and with the hash next to each equality,
+ * so that the unique index is used. The given conditions are not modified. They are returned if nothing changes.
  *
- * The hash is added as a condition of its own: wherever the equality holds, it holds.
+ * The hash is added as a separate condition, which holds wherever the equality holds.
  *
- * @param prefix of an embedded whose conditions these are, for instance `address.`
+ * @param prefix of an embedded that the conditions belong to, for instance `address.`
  */
 function rewriteWhere(where: ObjectLiteral, metadata: EntityMetadata, prefix = ''): ObjectLiteral {
   const rewritten = tableDeclarations(metadata).reduce((one, text) => rewriteText(one, text, prefix), where)
@@ -181,9 +181,9 @@ function rewriteWhere(where: ObjectLiteral, metadata: EntityMetadata, prefix = '
 }
 
 /**
- * Rewrites conditions on an entity and, in the same object, those on related entities.
+ * Rewrites conditions on an entity and, in the same object, conditions on related entities.
  *
- * @param outer objects that these are a part of: an entity can lead back to itself
+ * @param outer objects that contain these conditions, because an entity can refer back to itself
  */
 function rewriteDeep(where: ObjectLiteral, metadata: EntityMetadata, outer: readonly object[] = []): ObjectLiteral {
   const seen = [...outer, where]
@@ -199,7 +199,7 @@ function rewriteDeep(where: ObjectLiteral, metadata: EntityMetadata, outer: read
   )
 }
 
-/** An object that TypeORM takes for conditions by property; an operator, brackets and a list are none. */
+/** Whether TypeORM treats the object as conditions by property. An operator, brackets and a list are not. */
 const isConditions = (value: unknown): value is ObjectLiteral =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !('@instanceof' in value)
 
@@ -231,7 +231,7 @@ function rewriteText(where: ObjectLiteral, declaration: Declaration, prefix: str
   return hashes ? withHashes(stored, declaration, hashes) : stored
 }
 
-/** A name has no hash in the table of its holder, whose index is over the name itself. */
+/** The table of a holder has no hash of a name. Its index is over the name itself. */
 function rewriteName(where: ObjectLiteral, { text }: NameDeclaration, prefix: string): ObjectLiteral {
   const { propertyPath } = text.column
   const given = prefix === '' ? valueAt(where, [propertyPath]) : undefined
@@ -240,7 +240,7 @@ function rewriteName(where: ObjectLiteral, { text }: NameDeclaration, prefix: st
   return value === given ? where : withValue(where, [propertyPath], value)
 }
 
-/** NULL is a condition only where the DataSource says so. */
+/** NULL is a condition only if the DataSource allows it. */
 function givenCondition({ metadata }: Declaration, part: Declaration['text'][number], given: unknown): StoredCondition {
   if (given !== null) return storedCondition(part, given)
   const { invalidWhereValuesBehavior: behaviour } = dataSourceOf(metadata).options
@@ -248,8 +248,8 @@ function givenCondition({ metadata }: Declaration, part: Declaration['text'][num
 }
 
 /**
- * Returns the hashes of every text that can meet the conditions; undefined if they leave it open. Only one of them may
- * name several.
+ * Returns the hashes of all texts that can meet the conditions, or undefined if they are not limited. Only one of the
+ * conditions may have several texts.
  */
 export function hashesOf(
   { table }: Declaration,
@@ -267,7 +267,7 @@ export function hashesOf(
 
 function withHashes(where: ObjectLiteral, declaration: Declaration, hashes: readonly string[]): ObjectLiteral {
   const [hash] = declaration.hidden
-  // Where no text is left, the conditions find nothing as they are.
+  // Without a text, the conditions already find nothing.
   if (!hash || hash.propertyPath in where || hashes.length === 0) return where
   const equality = hashes.length === 1 ? storedEqual(hashes[0]) : storedAny(hashes)
   const seen = knownReady(declaration) !== undefined
@@ -275,13 +275,13 @@ function withHashes(where: ObjectLiteral, declaration: Declaration, hashes: read
   return withValue(where, [hash.propertyPath], seen ? equality : storedJunction('or', [equality, none]))
 }
 
-/** Reads own properties only: TypeORM makes no conditions of an entity's accessors, which must not be called here. */
+/** Reads only own properties. TypeORM builds no conditions from an entity's accessors, so none is called here. */
 export function valueAt(where: unknown, [key, ...rest]: readonly string[]): unknown {
   if (key === undefined) return where
   return isConditions(where) && Object.hasOwn(where, key) ? valueAt(where[key], rest) : undefined
 }
 
-/** A copy with another value; an instance stays one of its class. */
+/** Returns a copy with another value. An instance keeps its class. */
 function withValue(where: unknown, [key, ...rest]: readonly string[], value: unknown): ObjectLiteral {
   const copy: ObjectLiteral = Object.assign(Object.create(Object.getPrototypeOf(where)) as object, where)
   if (key !== undefined) copy[key] = rest.length === 0 ? value : withValue(copy[key], rest, value)
@@ -290,23 +290,23 @@ function withValue(where: unknown, [key, ...rest]: readonly string[], value: unk
 
 type TextPart = Declaration['text'][number]
 
-/** What the condition on one text column comes to. */
+/** The result of converting a condition on one text column. */
 interface StoredCondition {
-  /** What TypeORM gets in place of the given condition; it is normalized already. */
+  /** The value that TypeORM gets instead of the given condition. It is already normalized. */
   readonly value: unknown
-  /** Every text that a row which meets it can hold, and null for a row without one; undefined: any. */
+  /** All texts that a matching row can hold, with null for a row without a text. If undefined, any text. */
   readonly texts: readonly (string | null)[] | undefined
-  /** It was made by `textEquals` or `textIn`, which promise the index. */
+  /** The condition was created by `textEquals` or `textIn`, which guarantee the use of the index. */
   readonly indexed?: boolean
 }
 
 /**
- * Brings the texts of a condition into the form that is stored: those that are compared for equality, never a pattern
- * or a bound. A refused text equals no stored text.
+ * Converts the texts of a condition to their stored form. It converts texts that are compared for equality, but not
+ * patterns or bounds. A refused text equals no stored text.
  */
 export const storedCondition = (part: TextPart, given: unknown): StoredCondition => conditionOn(part, given, false)
 
-/** @param negated under a `Not`, where a refused text must leave out the rows without a text, as any other does */
+/** @param negated under a `Not`, where a refused text must exclude the rows without a text, like any other text */
 function conditionOn(part: TextPart, given: unknown, negated: boolean): StoredCondition {
   if (given === undefined || given === null || isStored(given)) return { value: given, texts: undefined }
   if (!InstanceChecker.isFindOperator(given)) return equality(part, given, negated)
@@ -360,7 +360,7 @@ const CONDITIONS: Readonly<Record<string, ConditionOf>> = {
   },
 }
 
-/** No more parameters for a long list than for a short one. */
+/** A long list has no more parameters than a short one. */
 function oneOrAny(values: readonly unknown[]): FindOperator<unknown> {
   if (values.length === 0) return storedIn([])
   return values.length === 1 ? storedEqual(values[0]) : storedAny(values)
@@ -373,7 +373,7 @@ const equality = (part: TextPart, given: unknown, negated: boolean): StoredCondi
 
 interface Membership {
   readonly negated: boolean
-  /** Called with one value at least, unless none was given. */
+  /** Called with at least one value, unless none was given. */
   readonly toOperator: (values: readonly unknown[]) => FindOperator<unknown>
 }
 
@@ -389,11 +389,11 @@ function membership(part: TextPart, given: readonly unknown[], { negated, toOper
 
 const REFUSED_VALUE = Symbol('refused')
 
-/** Returns a value as the column holds it: after the user's own transformers, and normalized. */
+/** Returns a value as the column stores it: after the user's own transformers, and normalized. */
 function storedValue({ column, normalizer, transformers }: TextPart, given: unknown): unknown {
   const value = transformers.reduce((one: unknown, transformer) => transformer.to(one) as unknown, given)
   if (value === undefined || value === null) return value
-  // No text at all is a mistake, not a text that nobody holds.
+  // A value that is not a text is a mistake, and not a text without a holder.
   if (typeof value !== 'string') return normalizeText(normalizer, column.propertyPath, value)
   try {
     return normalizeText(normalizer, column.propertyPath, value)
@@ -403,7 +403,7 @@ function storedValue({ column, normalizer, transformers }: TextPart, given: unkn
   }
 }
 
-/** Patterns, ranges and SQL: only the user's own transformers see them, as everywhere in TypeORM. */
+/** Only the user's own transformers process patterns, ranges and SQL, as everywhere in TypeORM. */
 function pattern({ transformers }: TextPart, operator: FindOperator<unknown>): StoredCondition {
   const { type, value, multipleParameters } = operator
   const toStored = (given: unknown): unknown =>

@@ -46,8 +46,8 @@ interface Pending {
 }
 
 /**
- * Makes the errors of TypeORM's own calls say what they mean: a subscriber hears of them and cannot replace them, so the
- * query runners that this one driver creates do. The error stays the `QueryFailedError` that code looks for.
+ * Makes the errors of TypeORM's own calls meaningful. A subscriber is notified of them but cannot replace them, so the
+ * query runners of this one driver do. The error is still a `QueryFailedError`, which existing code expects.
  */
 export function explainErrors(dataSource: DataSource): void {
   const { driver } = dataSource
@@ -71,12 +71,12 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
         ? await query(...args)
         : await deciding.send(sql, async (text) => await query(text, ...args.slice(1)))
       hearTransaction(queryRunner)
-      // After these the connection answers queries again.
+      // After these commands, the connection accepts queries again.
       const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []
       if (ends.length > 0) {
         const ended = pending
         pending = []
-        // After a rollback to a savepoint it is still in a transaction.
+        // After a rollback to a savepoint, the connection is still in a transaction.
         const ask = ends.at(-1)?.does === 'roll back to' ? behindSavepoint(rows) : rows
         for (const one of ended) await nameHolder(one, ask)
       }
@@ -94,7 +94,7 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   return queryRunner
 }
 
-/** @throws what needs no question to the database */
+/** @throws an error that can be explained without a query */
 function requireToldHere(error: unknown, queryRunner: QueryRunner, sql: string): void {
   if (error instanceof QueryRunnerAlreadyReleasedError) throw lossOf(queryRunner, sql) ?? error
   if (error instanceof QueryFailedError && error.driverError instanceof WaitsForItselfError)
@@ -103,7 +103,7 @@ function requireToldHere(error: unknown, queryRunner: QueryRunner, sql: string):
 
 const ENDS: ReadonlySet<string> = new Set(['roll back', 'roll back to', 'commit'])
 
-/** After a rollback to a savepoint the caller goes on in a transaction, which an error of ours would abort. */
+/** After a rollback to a savepoint, the caller continues in a transaction, which an error of ours would abort. */
 function behindSavepoint(rows: QueryRows): QueryRows {
   return async (...query) => {
     await rows(savepoint.set, [])
@@ -120,11 +120,11 @@ function behindSavepoint(rows: QueryRows): QueryRows {
 
 interface Explanation {
   readonly error: unknown
-  /** The holder can be asked for when the transaction has ended. */
+  /** The holder can be queried when the transaction has ended. */
   readonly pending?: Pending
 }
 
-/** What a statement failed with. */
+/** The context in which a statement failed. */
 interface Failing {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner
@@ -148,7 +148,7 @@ async function explainFailure(failure: unknown, failing: Failing): Promise<Expla
   return EXPLAINED.has(code) ? await explainText(failure, failing) : { error: failure }
 }
 
-/** A trigger needs a table beside that of the entity, and it is gone. */
+/** The error if a trigger needs a table besides that of the entity, and it is missing. */
 function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError | undefined {
   const { internalQuery = '' } = serverError(failure) ?? {}
   const names = namesIn(dataSource).map(({ table }) => [table.table, namesTable(dataSource).table] as const)
@@ -159,8 +159,8 @@ function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError 
 }
 
 /**
- * A number that another row has. Finding out which row would take a query. If the caller gave none, a snapshot from before
- * that row gave it.
+ * The error for a number that another row has. A query would be necessary to find that row. If the caller gave no
+ * number, the number is from a snapshot before that row.
  */
 function takenNumberError(
   failure: Error,
@@ -182,7 +182,7 @@ function takenNumberError(
   return new TextTakenError([taken], failure, 'Leave the number out, so that the next one is given, or give another.')
 }
 
-/** Whether an INSERT does not name the column, or has DEFAULT for it, as TypeORM writes what is undefined. */
+/** Whether an INSERT leaves out the column, or has DEFAULT for it, as TypeORM writes undefined values. */
 function leavesOut(sql: string, column: string): boolean {
   const [, columns, row = ''] = /^\s*INSERT INTO [^(]+\(([^)]*)\)\s*VALUES\s*\(([^()]*)\)/iu.exec(sql) ?? []
   if (columns === undefined) return false
@@ -190,7 +190,7 @@ function leavesOut(sql: string, column: string): boolean {
   return position < 0 || row.split(',')[position]?.trim().toUpperCase() === 'DEFAULT'
 }
 
-/** A refused text, with the row that holds it. */
+/** Explains a refused text, with the row that holds it. */
 async function explainText(failure: Error, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
   const refused = refusedText(failure, declarationsIn(dataSource))
   if (!refused) return { error: failure }
@@ -202,7 +202,7 @@ async function explainText(failure: Error, { dataSource, queryRunner, rows }: Fa
   return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
 }
 
-/** `upsert` by the text alone: the unique index has the hash in its place. */
+/** Explains an `upsert` by the text alone, because the unique index is over the hash. */
 function conflictWithoutHash(failure: Error, dataSource: DataSource): DeclarationError | undefined {
   const sql = 'query' in failure ? String(failure.query) : ''
   const [, columns] = /\bON CONFLICT\s*\(([^)]*)\)/iu.exec(sql) ?? []
@@ -229,9 +229,9 @@ function conflictWithoutHash(failure: Error, dataSource: DataSource): Declaratio
 const EXPLAINED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.immutableText, SQLSTATE.chainLimit])
 
 /**
- * Asks on this connection only: waiting for another while holding this one could block the pool.
+ * Uses only this connection. Waiting for another one while holding this one could block the pool.
  *
- * @returns undefined if the connection does not answer now
+ * @returns undefined if the connection does not accept queries now
  */
 async function askNow(
   refused: RefusedText,
@@ -240,7 +240,7 @@ async function askNow(
 ): Promise<TextHolder | undefined> {
   try {
     if (queryRunner.isTransactionActive) return undefined
-    // A transaction may have been begun by SQL; some drivers can tell.
+    // SQL may have begun a transaction. Some drivers report this.
     const client = (await queryRunner.connect()) as { getTransactionStatus?(): unknown } | undefined
     const status = client?.getTransactionStatus?.()
     return status === 'T' || status === 'E' ? undefined : await findTextHolder(refused, rows)
@@ -249,12 +249,12 @@ async function askNow(
   }
 }
 
-/** `save` and `transaction` roll back before their caller hears of the error: it is complete by then. */
+/** Completes an error. `save` and `transaction` roll back before their caller receives it. */
 async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promise<void> {
   const holder = await findTextHolder(refused, rows).catch(() => UNKNOWN_HOLDER)
   const collision = collisionError(refused, holder)
   if (collision) {
-    // The error that was thrown already turns out to be another one.
+    // The error that was already thrown turns into the collision.
     const { code, name, message, property } = collision
     Reflect.deleteProperty(thrown, 'taken')
     Object.defineProperty(thrown, AS_OURS, { value: HashCollisionError.prototype })
@@ -268,9 +268,9 @@ async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promis
 }
 
 /**
- * Which text the first of several errors to say so reports as taken, and by which row. Asks on a connection of its own.
+ * Finds the text that the first suitable error reports as taken, and its holder. It uses a connection of its own.
  *
- * @returns undefined if none says so; also if another text of equal hash was faster
+ * @returns undefined if no error reports one, or if another text with the same hash was faster
  */
 export async function takenTextError(
   errors: readonly Error[],
@@ -295,11 +295,11 @@ export async function takenTextError(
 const AS_OURS = Symbol.for('typeorm-unique-text.error')
 
 /**
- * Makes an error of ours TypeORM's as well: it is thrown by TypeORM's own calls, where code that was written before
- * looks for `QueryFailedError` and its `driverError`.
+ * Turns an error of ours into one of TypeORM's as well. TypeORM's own calls throw it, and existing code there expects
+ * `QueryFailedError` and its `driverError`.
  *
  * @param failed the error of TypeORM, which stays its `cause`
- * @returns the error, which is an instance of both classes from here on
+ * @returns the error, which is then an instance of both classes
  */
 export function asQueryFailedError<Ours extends UniqueTextError, Failed extends Error>(
   ours: Ours,
@@ -313,7 +313,7 @@ export function asQueryFailedError<Ours extends UniqueTextError, Failed extends 
   return withStackOf(ours, stack) as Failed & Ours
 }
 
-/** Gives an error the stack lines of TypeORM's own error, which lead to the caller. */
+/** Gives an error the stack lines of TypeORM's own error, which point to the caller. */
 function withStackOf<One extends Error>(error: One, stack: string | undefined): One {
   const lines = stack?.slice(Math.max(0, stack.search(/^ {4}at /m))) ?? ''
   Object.defineProperty(error, 'stack', {

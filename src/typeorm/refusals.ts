@@ -8,21 +8,21 @@ import { holderQuery, partitionRoot, refusedPlace, restoredHolderQuery } from '.
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { hashOfTexts, type HolderColumns } from '../sql/text-table'
 
-/** Runs SQL and gives its rows as objects. */
+/** Runs SQL and returns its rows as objects. */
 export type QueryRows = (sql: string, values: unknown[]) => Promise<readonly ObjectLiteral[]>
 
-/** A unique violation, and the declaration whose index it was. */
+/** A unique violation, and the declaration of the index. */
 export interface RefusedText {
   readonly declaration: Declaration
   readonly error: Error
 }
 
-/** Every declaration of a DataSource, each once. */
+/** All declarations of a DataSource, without duplicates. */
 export const declarationsIn = ({ entityMetadatas }: DataSource): readonly Declaration[] => [
   ...new Set(entityMetadatas.flatMap(tableDeclarations)),
 ]
 
-/** Returns declarations on the table that an error names: of several tables of that name, the one in its schema. */
+/** Returns declarations on the table that an error names. If several tables have that name, the schema decides. */
 function declarationsOn<One extends Pick<NameDeclaration, 'table'>>(
   { table: name, schema }: { readonly table?: string; readonly schema?: string },
   declarations: readonly One[],
@@ -32,7 +32,7 @@ function declarationsOn<One extends Pick<NameDeclaration, 'table'>>(
   return exact.length > 0 ? exact : named
 }
 
-/** The declaration that refused, by the name of its index; of an index that was renamed, by its columns. */
+/** Finds the declaration that refused, by its index name. If the index was renamed, its columns identify it. */
 export function refusedText(error: Error, declarations: readonly Declaration[]): RefusedText | undefined {
   const refused = serverError(error)
   if (refused?.code !== SQLSTATE.uniqueViolation) return undefined
@@ -44,13 +44,13 @@ export function refusedText(error: Error, declarations: readonly Declaration[]):
   return declaration && { declaration, error }
 }
 
-/** A migration, or `synchronize`, was refused for rows that are there: no row was to be written, and none is taken. */
+/** Whether existing rows made a migration or `synchronize` fail. No row was to be written, so no text is taken. */
 export const isOfSchema = (error: Error): boolean =>
   'query' in error && /^\s*(?:CREATE|ALTER|DROP|REINDEX|DO)\b/iu.test(String(error.query))
 
 /**
- * Finds what a partition or a shard refused: its index has a name of its own, and of a shard not even the table is known. Then it is the
- * table that the statement writes to, by the columns of the index.
+ * Finds the declaration that a partition or shard refused. Its index has another name, and a shard's table is not known
+ * either. So the written table and the columns of the index identify it.
  */
 function refusedPart(error: Error, declarations: readonly Declaration[]): Declaration | undefined {
   const { detail, table: name } = serverError(error) ?? {}
@@ -59,7 +59,7 @@ function refusedPart(error: Error, declarations: readonly Declaration[]): Declar
   return declarations.find(({ table }) => table.table === written && refusedPlace(table, detail) !== undefined)
 }
 
-/** The table that a statement of TypeORM's writes to. */
+/** Returns the table that a statement of TypeORM writes to. */
 function writtenTable(error: Error): string | undefined {
   const sql = 'query' in error ? String(error.query) : ''
   const named = /^\s*(?:WITH changed AS \()?(?:INSERT INTO|UPDATE)\s+((?:"(?:[^"]|"")*"\.?)+)/iu.exec(sql)?.[1]
@@ -70,8 +70,8 @@ const isSchema = (declared: string | undefined, found: string | undefined): bool
   declared === undefined || declared === found
 
 /**
- * The refused text where a partition refused it: its index has a name of its own, and the catalog tells which table it
- * belongs to.
+ * Finds the text that a partition refused. The partition's index has another name, and the catalog names its root
+ * table.
  */
 export async function refusedPartition(
   error: Error,
@@ -87,23 +87,23 @@ export async function refusedPartition(
   return found && { declaration: found, error }
 }
 
-/** What could be found out about who holds the text. */
+/** The known facts about the holder of a text. */
 export interface TextHolder {
-  /** Undefined where it cannot be known. */
+  /** Undefined if it cannot be known. */
   readonly id: ObjectLiteral | undefined
   readonly deleted?: boolean
-  /** The place was taken by another text of equal hash: the refused text itself is free, and may be tried again. */
+  /** Another text with the same hash took the place. The refused text is free, and a retry may succeed. */
   readonly isOtherText: boolean
 }
 
 export const UNKNOWN_HOLDER: TextHolder = { id: undefined, isOtherText: false }
 
 /**
- * Who holds the refused text. The server names its hash, not the text; that is among the parameters of the statement,
- * where its hash shows which it is. Without it nobody is named, for the row could hold another text.
+ * Finds the holder of the refused text. The server reports only the hash. The text is the parameter of the statement
+ * that has this hash. If it is missing, no holder is named, because the row could hold another text.
  *
- * @param given the texts of which one was refused, each as the values of its columns. @default the parameters of TypeORM's
- * error, for a text of one column
+ * @param given the texts of which one was refused, each as the values of its columns. @default the parameters of
+ * TypeORM's error, for a text of one column
  */
 export async function findTextHolder(
   { declaration, error }: RefusedText,
@@ -133,13 +133,13 @@ export async function findTextHolder(
   }
 }
 
-/** What is read of the row that holds a text. */
+/** The columns that are read of the row that holds a text. */
 export const holderColumns = (metadata: EntityMetadata, table?: Declaration['table']): HolderColumns => ({
   primary: metadata.primaryColumns.map(({ databaseName }) => databaseName),
   softDelete: table?.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined,
 })
 
-/** The statement writes the delete date of rows that were softly deleted. */
+/** Whether the statement writes the delete date of soft-deleted rows. */
 function isRestore({ table: { deleted } }: Declaration, error: Error): boolean {
   const sql = 'query' in error ? String(error.query) : ''
   return deleted !== undefined && /^\s*UPDATE\b/iu.test(sql) && sql.includes(`${quote(deleted)} = `)
@@ -148,7 +148,7 @@ function isRestore({ table: { deleted } }: Declaration, error: Error): boolean {
 const sentParameters = (error: Error): readonly unknown[] =>
   'parameters' in error && Array.isArray(error.parameters) ? error.parameters : []
 
-/** The only one of the texts that has this hash. */
+/** Returns the text with this hash if there is only one. */
 function textWithHash(
   { table }: Declaration,
   given: readonly (readonly unknown[])[],
@@ -164,7 +164,7 @@ function textWithHash(
   return texts.size === 1 ? found[0] : undefined
 }
 
-/** The id map that `find` would take, of the values of the primary columns as the driver gives them. */
+/** Returns the id map for `find`, from the values of the primary columns that the driver returns. */
 export function idOf(metadata: EntityMetadata, values: readonly unknown[]): ObjectLiteral | undefined {
   const row: ObjectLiteral = {}
   const { driver } = dataSourceOf(metadata)
@@ -174,14 +174,14 @@ export function idOf(metadata: EntityMetadata, values: readonly unknown[]): Obje
   return metadata.getEntityIdMap(row)
 }
 
-/** The error for a refused text. TypeORM's own calls do not say which of their rows it was. */
+/** Returns the error for a refused text. TypeORM's own calls do not report which of their rows it was in. */
 export function takenError({ declaration, error }: RefusedText, { id, deleted }: TextHolder): TextTakenError {
   const { metadata, name } = declaration
   const taken: TakenText = { entity: metadata.name, property: name, id, row: 0, ...(deleted ? { deleted } : {}) }
   return new TextTakenError([taken], error)
 }
 
-/** The error for a text whose place another text of equal hash has, where no guard finds it another one. */
+/** Returns the error for a text whose place another text with the same hash has, if no guard finds another place. */
 export const collisionError = (
   { declaration: { table, name }, error }: RefusedText,
   { isOtherText }: TextHolder,
@@ -191,7 +191,7 @@ export const collisionError = (
 /**
  * Translates an error of the guard into one of ours.
  *
- * @param declarations those whose guards may have said it
+ * @param declarations those whose guards may have raised it
  * @returns undefined for any other error
  */
 export function guardError(
@@ -204,7 +204,7 @@ export function guardError(
   const named = declarations.filter(({ table }) =>
     written === undefined ? table.index === refused?.constraint : table.table === written,
   )
-  // Of a partition, the table has another name.
+  // A partition has another name than the table.
   const declaration = (refused && declarationsOn(refused, named)[0]) ?? named[0]
   if (!declaration) return undefined
   const code = refused?.code
@@ -212,13 +212,13 @@ export function guardError(
   return code === SQLSTATE.immutableText ? new ImmutableTextError(declaration.name, error) : undefined
 }
 
-/** Who has a name that was asked for. */
+/** The holder of a requested name. */
 type NameOwner = Pick<RefusedName, 'holder' | 'holderColumn' | 'key' | 'state'>
 
 /**
- * The names that the triggers refused, by what the server's error says; undefined for another error.
+ * Returns the names that the triggers refused, from the server's error, or undefined for another error.
  *
- * @param rowOf the 0-based position of a row, by its primary key. @default 0, for TypeORM's calls do not tell
+ * @param rowOf the 0-based position of a row, by its primary key. @default 0, because TypeORM's calls do not report it
  */
 export function takenByTriggers(
   error: unknown,
@@ -236,13 +236,13 @@ export function takenByTriggers(
   })
 }
 
-/** Returns the error for names that TypeORM's own calls were refused; undefined for another error. */
+/** Returns the error for names that TypeORM's own calls were refused, or undefined for another error. */
 export function takenNamesError(error: unknown, dataSource: DataSource): TextTakenError | undefined {
   const taken = takenByTriggers(error, dataSource)
   return taken && taken.length > 0 ? new TextTakenError(taken, error) : undefined
 }
 
-/** A name that was asked for, and who has it. */
+/** Describes a requested name and its holder. */
 export function takenName(requested: NameDeclaration, row: number, owner: NameOwner | undefined): TakenText {
   const holder = owner && holderDeclaration(dataSourceOf(requested.metadata), owner)
   return {

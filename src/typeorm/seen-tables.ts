@@ -7,7 +7,7 @@ import { decided, isUndecided, markOf, undecided } from '../sql/find'
 import { ensureReady, isOneOfMany, knownReady } from '../schema/readiness'
 import { declarationsIn } from './refusals'
 
-/** What a statement is sent by, and what asks for it. */
+/** The query runner that sends a statement, and its means to query the database. */
 interface Sender {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner
@@ -15,8 +15,8 @@ interface Sender {
 }
 
 /**
- * Returns the mark by which a condition on a hash names the table that must be seen. Where tenants have tables of their own nothing is seen
- * once and for all, and the condition stays right for rows without a hash.
+ * Returns the mark with which a condition on a hash names the table to check. If tenants have tables of their own, no
+ * check is final. The condition then stays right for rows without a hash.
  */
 export function markFor(declaration: Declaration): string | undefined {
   if (isOneOfMany(declaration)) return undefined
@@ -27,24 +27,24 @@ export function markFor(declaration: Declaration): string | undefined {
 }
 
 /**
- * Decides the conditions of the statements of one query runner as it sends them: by the hash where index, check and guard
- * stand, and by the text alone where they do not, for then a row may have no hash, or a wrong one. Conditions are made
- * before anything can be asked, so the statement asks first, on its own connection.
+ * Resolves the conditions in the statements of one query runner when they are sent. If index, check and guard exist,
+ * the hash decides. Otherwise only the text decides, because a row may have no hash or a wrong one. Conditions are
+ * built before a query is possible, so the statement first checks the table on its own connection.
  *
- * Statements that come meanwhile wait: one that overtakes might be the ROLLBACK that was to undo the other.
+ * Later statements wait, because one that overtakes could be the ROLLBACK that was to undo the earlier one.
  */
 export class Deciding {
-  /** Settles when the last statement that waits is sent. */
+  /** Settles when the last waiting statement is sent. */
   #sent: Promise<void> | undefined
 
   constructor(private readonly sender: Sender) {}
 
   /**
-   * If there is nothing to decide and nothing to wait for, the statement is sent without an extra frame in the stack of
-   * its error.
+   * Whether there is nothing to resolve and nothing to wait for. The statement is then sent without an extra frame in
+   * the stack of its error.
    */
   isFree(sql: string): boolean {
-    // A statement that a subscriber sends when it hears of the question is part of the question.
+    // A statement that a subscriber sends because of the check is part of the check.
     if (asking.getStore() === this.sender.queryRunner) return true
     return !this.#sent && !isUndecided(sql, registry.marks.secret)
   }
@@ -72,7 +72,7 @@ export class Deciding {
 
 const ignore = (): void => {}
 
-/** Whose question is being asked. */
+/** The query runner that runs a check. */
 const asking = new AsyncLocalStorage<QueryRunner>()
 
 async function decide(sql: string, sender: Sender): Promise<string> {
@@ -80,21 +80,21 @@ async function decide(sql: string, sender: Sender): Promise<string> {
   const declarations = declarationsIn(sender.dataSource)
   const ready = new Set<number>()
   for (const number of undecided(sql, secret)) {
-    // SQL that another DataSource made may mean a table that this one does not know.
+    // SQL from another DataSource may refer to a table that this one does not know.
     const declaration = declarations.find((one) => numbers.get(one) === number)
     if (declaration && (await isSeen(declaration, sender))) ready.add(number)
   }
   return decided(sql, secret, ready)
 }
 
-/** A table that was not ready when somebody asked. */
+/** A table that was not ready when it was checked. */
 interface Unready {
-  /** How many statements go by the text before one asks again. */
+  /** The number of statements that use the text before the next check. */
   wait: number
   readonly nextWait: number
 }
 
-/** Few statements ask about a table that never gets ready, because a trigger was disabled for good. */
+/** Few statements check a table that is never ready because a trigger was disabled for good. */
 const LONGEST_WAIT = 64
 
 const unready = new WeakMap<Declaration, Unready>()
@@ -114,12 +114,12 @@ async function isSeen(declaration: Declaration, sender: Sender): Promise<boolean
   } catch (error) {
     if (error instanceof UniqueTextError) {
       const { nextWait: wait } = known ?? { nextWait: 1 }
-      // Statements that asked at the same time count as one.
+      // Checks at the same time count as one.
       if (unready.get(declaration) === known)
         unready.set(declaration, { wait, nextWait: Math.min(wait * 2, LONGEST_WAIT) })
     } else if (sender.queryRunner.isTransactionActive && serverError(error)?.code !== SQLSTATE.failedTransaction) {
-      // The error that aborted the caller's transaction is thrown here: the statement itself could only say that it is
-      // aborted.
+      // The error that aborted the caller's transaction is thrown here, because the statement itself could only report
+      // that the transaction is aborted.
       throw error
     }
     return false

@@ -23,18 +23,18 @@ import {
 import { field, hashOfTexts, hashOfValues } from '../sql/text-table'
 import { transactionCommands } from '../sql/transaction-commands'
 
-/** Marks a subscriber of ours, whichever copy of this package in the process it is of. */
+/** Marks a subscriber of ours, from any copy of this package in the process. */
 export const OURS: unique symbol = Symbol.for('typeorm-unique-text.subscriber')
 
 /**
- * Adds our subscribers as the first. After a rollback, what other subscribers send is then sent later; after an insert,
- * they get what is stored. TypeORM makes the list anew on each `initialize()`.
+ * Adds our subscribers before all others. After a rollback, statements of other subscribers are then sent later. After
+ * an insert, other subscribers get the stored texts. TypeORM creates a new list on each `initialize()`.
  */
 export function subscribe({ subscribers }: DataSource): void {
   if (!subscribers.some((one) => OURS in one)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())
 }
 
-/** After `save` and `insert`, makes the entity hold what the database holds: the normalized text. */
+/** After `save` and `insert`, sets the entity's texts to the normalized texts in the database. */
 class StoredTextSubscriber implements EntitySubscriberInterface {
   readonly [OURS] = true
 
@@ -46,7 +46,7 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
     putTextsBack(metadata, entity)
   }
 
-  /** Refuses a change before any SQL. The guard refuses those that come another way. */
+  /** Refuses a change before any SQL. The guard refuses changes that bypass this. */
   beforeUpdate({ metadata, updatedColumns, databaseEntity }: UpdateEvent<ObjectLiteral>): void {
     for (const { name, table, text, scope } of declarationsOf(metadata)) {
       if (!table.immutable) continue
@@ -56,7 +56,7 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
     }
   }
 
-  /** Only what was written: another text may be stored as it is. `update()` lists no columns; its values are the caller's. */
+  /** Sets written texts only: others may not be normalized. `update()` lists none, and its values are the caller's. */
   async afterUpdate(event: UpdateEvent<ObjectLiteral>): Promise<void> {
     const { metadata, entity, updatedColumns } = event
     if (entity && updatedColumns.length > 0) putTextsBack(metadata, entity, updatedColumns)
@@ -64,7 +64,7 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
   }
 }
 
-/** Notified before the server is: a call that is under way must not send anything after it. */
+/** Is notified of a rollback before the server, because a running call must not send anything after the rollback. */
 class RollbackSubscriber implements EntitySubscriberInterface {
   readonly [OURS] = true
 
@@ -97,8 +97,8 @@ function putTextsBack(metadata: EntityMetadata, entity: ObjectLiteral, written =
 }
 
 /**
- * A row that moves to another scope is numbered there by a trigger, and TypeORM reads nothing of it back. The old number,
- * left on the entity, would be written by its next `save`.
+ * A trigger numbers a row that moves to another scope, and TypeORM does not read the new number. With the old number on
+ * the entity, the next `save` would write it.
  */
 async function readMovedNumbers(event: UpdateEvent<ObjectLiteral>): Promise<void> {
   const { metadata, entity, manager } = event
@@ -120,7 +120,7 @@ async function readMovedNumbers(event: UpdateEvent<ObjectLiteral>): Promise<void
 
 type Changes = Pick<UpdateEvent<ObjectLiteral>, 'updatedColumns' | 'updatedRelations'>
 
-/** Compares paths, because each class of single table inheritance has columns of its own. */
+/** Compares paths, because each class of single table inheritance has its own columns. */
 const isWritten = (column: ColumnMetadata, { updatedColumns, updatedRelations }: Changes): boolean =>
   updatedColumns.some(({ propertyPath }) => propertyPath === column.propertyPath) ||
   updatedRelations.some(({ propertyPath }) => propertyPath === column.relationMetadata?.propertyPath)
@@ -131,7 +131,7 @@ const isMoved = ({ scope }: NumberDeclaration, changes: Changes): boolean =>
 /** The SQL of a value that the caller gives as a function. */
 type Sql = () => string
 
-/** Returns a text as it will be stored, column by column; undefined for one that the values leave out. */
+/** Returns a text in its stored form, column by column. A column that the values leave out is undefined. */
 function textsToStore({ text, metadata }: Declaration, values: ObjectLiteral): (string | null | undefined | Sql)[] {
   const { driver } = dataSourceOf(metadata)
   return text.map(({ column }) => {
@@ -144,9 +144,9 @@ function textsToStore({ text, metadata }: Declaration, values: ObjectLiteral): (
 const isText = (value: unknown): value is string | null => value === null || typeof value === 'string'
 
 /**
- * TypeORM's inserts bring the hash, for no trigger may set it where it decides in which part of the table a row lies, and
- * none can where there is none; and no number, which the guard gives. No entity holds either: they are made of its text
- * when TypeORM asks for the columns.
+ * Makes TypeORM's inserts send the hash. No trigger may set a hash that distributes the table, and a text without a
+ * guard has no trigger. The inserts send no number, because the guard assigns it. Entities hold neither value. Both are
+ * computed when TypeORM reads the columns.
  */
 export function sendHash(declaration: Declaration): void {
   const { hidden, text, table } = declaration
@@ -155,7 +155,7 @@ export function sendHash(declaration: Declaration): void {
   give(hash, (entity) => {
     const stored = textsToStore(declaration, entity)
     const [only, another] = stored
-    // If there are several columns, values of a function are known to the database only.
+    // If there are several columns, only the database knows the value of a function.
     if (typeof only === 'function' && another === undefined && text.length === 1) {
       return () => hashOfValues(table, [only()])
     }
@@ -166,7 +166,7 @@ export function sendHash(declaration: Declaration): void {
   else give(number, () => null)
 }
 
-/** What a condition says of the column stays as it is. */
+/** A value that a condition has for the column is kept. */
 function give(column: ColumnMetadata, valueOf: (entity: ObjectLiteral) => unknown): void {
   const given = column.getEntityValue.bind(column)
   column.isInsert = true
@@ -177,10 +177,10 @@ function give(column: ColumnMetadata, valueOf: (entity: ObjectLiteral) => unknow
 }
 
 /**
- * Values for TypeORM's UPDATE, with the hash of every text that they change and that has no guard.
+ * Returns values for TypeORM's UPDATE, with the hash of every changed text that has no guard.
  *
- * @param parameter makes a parameter of a text, and gives its SQL
- * @throws ImmutableTextError for a text by whose hash the table is spread
+ * @param parameter creates a parameter for a text, and returns its SQL
+ * @throws ImmutableTextError for a text whose hash distributes the table
  */
 export function withChangedHashes(
   values: ObjectLiteral,
@@ -197,11 +197,11 @@ export function withChangedHashes(
     if (table.immutable && isMoved) throw new ImmutableTextError(name)
     if (hidden[0] && isChanged) hashes[hidden[0].propertyName] = changedHash(declaration, stored, parameter)
   }
-  // Not a copy: what was given may be an entity, whose accessors are its class's.
+  // A copy of an entity would lose the accessors of its class.
   return Object.keys(hashes).length === 0 ? values : (Object.assign(Object.create(values), hashes) as ObjectLiteral)
 }
 
-/** Computes the hash; the database does if it alone knows a part of the text: a function's, or the stored one. */
+/** Computes the hash. The database does so if only it knows a part of the text, which is from a function or stored. */
 function changedHash(
   { table, text }: Declaration,
   stored: ReturnType<typeof textsToStore>,
