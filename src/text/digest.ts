@@ -1,15 +1,15 @@
 import { hash } from 'node:crypto'
 import { DeclarationError } from '../errors'
 
-/** Makes the hash of a text: the same in JavaScript and in SQL for every text that Postgres can store. */
+/** Computes the hash of a text, with the same result in JavaScript and SQL for every text that Postgres can store. */
 export interface Digest {
   /** The name in the option `digest` and in the check. */
   readonly name: string
-  /** Type of the hash column. */
+  /** The type of the hash column. */
   readonly type: 'uuid' | 'bytea'
   /**
-   * Returns the hash as a text literal of `type`: 32 hex digits for `uuid`, `\x` and hex digits for `bytea`. Always in
-   * lower case, so that sorting these strings sorts the hashes bytewise, as Postgres does.
+   * Returns the hash as a text literal of `type`: 32 hex digits for `uuid`, or `\x` and hex digits for `bytea`. It is
+   * always in lower case, so that these strings sort like the hashes in Postgres, bytewise.
    */
   readonly js: (text: string) => string
   /**
@@ -20,8 +20,8 @@ export interface Digest {
 }
 
 /**
- * MD5 as a `uuid`: 16 bytes. Anyone can make texts with equal MD5; they are stored side by side as a chain. Node.js in
- * FIPS mode has no MD5: use `sha256` there.
+ * MD5 as a `uuid`: 16 bytes. Anyone can create texts with the same MD5; they are stored as a chain. Node.js in FIPS
+ * mode has no MD5: use `sha256` there.
  */
 export const md5: Digest = {
   name: 'md5',
@@ -30,21 +30,21 @@ export const md5: Digest = {
   sql: (expression) => `pg_catalog.md5(${expression})::pg_catalog.uuid`,
 }
 
-/** SHA-256 as a `bytea`: 32 bytes (33 with its header). No two texts of equal SHA-256 are known. */
+/** SHA-256 as a `bytea`: 32 bytes (33 with its header). No two texts with the same SHA-256 are known. */
 export const sha256: Digest = {
   name: 'sha256',
   type: 'bytea',
   js: (text) => `\\x${hash('sha256', text)}`,
-  // Not a cast of the text to bytea, which would read backslashes in the text as escapes.
+  // A cast of the text to bytea would read backslashes in the text as escapes.
   sql: (expression) => `pg_catalog.sha256(pg_catalog.convert_to(${expression}, 'UTF8'))`,
 }
 
-/** What the option `digest` takes, besides a {@link Digest}. */
+/** Values of the option `digest`, besides a {@link Digest}. */
 export type DigestName = 'md5' | 'sha256'
 
 export const digests: Readonly<Record<DigestName, Digest>> = { md5, sha256 }
 
-/** A unit of a {@link Duration}, and how many seconds it lasts at most. */
+/** The units of a {@link Duration}, and the maximum number of seconds of each. */
 const UNITS: Readonly<Record<Unit, number>> = {
   second: 1,
   minute: 60,
@@ -58,26 +58,26 @@ const UNITS: Readonly<Record<Unit, number>> = {
 type Unit = 'second' | 'minute' | 'hour' | 'day' | 'week' | 'month' | 'year'
 
 /**
- * A whole number and a unit: `'24 hours'`, `'90 days'`, `'1 year'`. The database adds it to a point in time, so that
- * months and years are those of the calendar.
+ * A whole number and a unit: `'24 hours'`, `'90 days'`, `'1 year'`. The database adds it to a point in time, so months
+ * and years follow the calendar.
  */
 export type Duration = `${number} ${Unit | `${Unit}s`}`
 
-/** Far within what Postgres can add to a point in time. */
+/** Far below the limit of what Postgres can add to a point in time. */
 const MAX_YEARS = 10_000
 
 const SHAPE = /^([1-9]\d{0,14}) ([a-z]+?)s?$/
 
-/** A duration as it is sent. */
+/** A duration in the form that is sent. */
 interface SentDuration {
-  /** What Postgres takes as an interval, and what needs no quoting between the quotes of a literal. */
+  /** An interval for Postgres, which needs no escapes in a literal. */
   readonly interval: string
-  /** At most what a timer and a setting of Postgres can be: 24 days. */
+  /** Limited to the maximum of a timer and of a Postgres setting: 24 days. */
   readonly milliseconds: number
 }
 
 /**
- * @param what names the duration in an error: `expires`
+ * @param what the name of the duration in an error: `expires`
  * @throws DeclarationError for anything but a {@link Duration} from 1 second to 10,000 years
  * @example
  * durationOf('expires', '90 days').interval // '90 days'

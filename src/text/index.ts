@@ -1,4 +1,4 @@
-/** The entry `typeorm-unique-text/normalizers`: values for the option `normalize`, and what you need to write your own. */
+/** The entry `typeorm-unique-text/normalizers`: values for the option `normalize`, and the tools to write your own. */
 export { type CanonicalUrlOptions, url } from './url'
 export { collapseWhitespace, email, lowerCase, nfc, trim } from './normalizers'
 export { compose, type Normalizer, normalizer, Refusal } from './normalizer'

@@ -1,8 +1,8 @@
-// Nothing but the dependency, under types of our own. normalize-url is ESM only and our package CommonJS: the build
-// bundles it into this one file, and the declarations we publish must not import its types.
+// This file has only the dependency, with our own types. normalize-url is ESM only and our package CommonJS, so the
+// build bundles it into this one file. Our published declarations must not import its types.
 import normalizeUrlModule from 'normalize-url'
 
-/** The options of normalize-url that we set; the others keep its defaults. */
+/** The options of normalize-url that we set. The others keep their defaults. */
 export interface NormalizeUrlOptions {
   readonly forceHttps: boolean
   readonly removeDirectoryIndex: boolean | readonly (string | RegExp)[]
@@ -15,5 +15,5 @@ export interface NormalizeUrlOptions {
   readonly stripWWW: boolean
 }
 
-/** normalize-url 9.0.1. Throws on what is not a URL; its error may hold the text. */
+/** normalize-url 9.0.1. It throws if a text is not a URL, and its error may contain the text. */
 export const normalizeUrl: (text: string, options: NormalizeUrlOptions) => string = normalizeUrlModule

@@ -1,7 +1,7 @@
 import { DeclarationError, TextRejectedError } from '../errors'
 import type { Rule } from '../options'
 
-/** Why Postgres cannot store a text, and where the fault is. */
+/** The reason why Postgres cannot store a text, and its position. */
 interface Unstorable {
   /** One clause that never quotes the text. */
   readonly reason: string
@@ -9,14 +9,14 @@ interface Unstorable {
   readonly offset: number
 }
 
-/** ES2024: newer than our `lib`, but in every Node.js we support. */
+/** A method of ES2024, which is newer than our `lib` but exists in every supported version of Node.js. */
 type Text = string & { isWellFormed(): boolean }
 
 export const isWellFormed = (text: string): boolean => (text as Text).isWellFormed()
 
 /**
- * Returns why Postgres cannot store `text` exactly, or undefined if it can. Its type `text` cannot hold U+0000, and a lone
- * surrogate has no UTF-8 form: the driver would send U+FFFD for it, and so merge two different texts.
+ * Returns the reason why Postgres cannot store `text` exactly, or undefined if it can. The type `text` cannot hold
+ * U+0000. A lone surrogate has no UTF-8 form: the driver would send U+FFFD for it, and so merge two different texts.
  */
 export function unstorable(text: string): Unstorable | undefined {
   if ((text as Text).isWellFormed() && !text.includes('\0')) return undefined
@@ -29,19 +29,19 @@ export function unstorable(text: string): Unstorable | undefined {
   return undefined
 }
 
-/** Brings a text into the form that is compared and stored. {@link normalizer} makes one. */
+/** Converts a text to the form that is compared and stored. {@link normalizer} creates one. */
 export interface Normalizer {
   /** The name in migrations and in the check. */
   readonly name: string
-  /** A positive integer. Raised whenever any text would come out differently, so that older stored texts can be found. */
+  /** A positive integer. Raise it whenever the result for any text changes, so that older texts can be found. */
   readonly version: number
-  /** Pure, synchronous and idempotent. Throws to refuse a text; if it throws a {@link Refusal}, that gives the reason. */
+  /** Pure, synchronous and idempotent. Throws to refuse a text. The message of a {@link Refusal} is the reason. */
   readonly normalize: (text: string) => string
 }
 
 /**
- * Gives a function a name and a version. Both are kept in the database: let the name say what the function does, and
- * raise the version when it gives another text for any text.
+ * Gives a function a name and a version. The database stores both. Choose a name that describes the function, and raise
+ * the version when the result for any text changes.
  *
  * @param version a positive integer
  * @throws DeclarationError if the name is empty or cannot be stored, if the version is not a positive integer, or if
@@ -68,21 +68,21 @@ export function normalizer(name: string, version: number, normalize: (text: stri
   return Object.freeze({ name, version, normalize })
 }
 
-/** Returns the label that the guard's comment and messages have, for instance `url@1`. */
+/** Returns the label in the guard's comment and in messages, for instance `url@1`. */
 export const normalizerLabel = ({ name, version }: Normalizer): string => `${name}@${version}`
 
 const none = normalizer('none', 1, (text) => text)
 
-/** What an option with a normalizer takes: of a bare function nobody could see that it has changed. */
+/** The values of an option with a normalizer. If it accepted a bare function, a change of it would not be detected. */
 export const NORMALIZE: Rule = {
   takes: (value) => typeof value === 'object' && value !== null,
   expected: `a normalizer: one of ours, as in trim(), or your function with a name and a version, normalizer('name', 1, fn)`,
 }
 
 /**
- * Returns the normalizer that an option is; without one, texts stay as they are.
+ * Returns the normalizer of an option. Without one, texts stay as they are.
  *
- * @param where what the message begins with
+ * @param where the start of the message
  * @throws DeclarationError unless the option is a valid Normalizer
  */
 export function toNormalizer(option: Normalizer | undefined, where = ''): Normalizer {
@@ -95,10 +95,10 @@ export function toNormalizer(option: Normalizer | undefined, where = ''): Normal
 }
 
 /**
- * Applies normalizers from left to right, again and again until nothing changes: applying each of them once need not be
- * idempotent, even if they all are. The name lists them, for instance `compose(trim@1,nfc@1)`.
+ * Applies normalizers from left to right, and repeats this until nothing changes. A single round need not be
+ * idempotent, even if each normalizer is. The name lists them, for instance `compose(trim@1,nfc@1)`.
  *
- * Refuses what any of them refuses, and what still changes after 10 rounds.
+ * A text is refused if any of them refuses it, or if it still changes after 10 rounds.
  *
  * @throws DeclarationError without arguments, or if one of them is not a normalizer.
  * @example
@@ -121,17 +121,17 @@ function apply(text: string, part: Normalizer): string {
 }
 
 /**
- * Returns the normalized text. Does not check that `normalizer` is idempotent: that would double the cost of every call.
+ * Returns the normalized text. It does not check that `normalizer` is idempotent, which would double its cost.
  *
  * @throws TextRejectedError if `text` is not a string or cannot be stored exactly, if the normalizer throws, or if its
- * result is not a string or cannot be stored. The `cause` is what the normalizer threw, unless that may hold the text;
- * a Refusal is not passed on as the cause, since its message becomes the reason.
+ * result is not a string or cannot be stored. The `cause` is the normalizer's error, unless that may contain the text.
+ * A Refusal is not passed on as the cause, because its message becomes the reason.
  */
 export function normalizeText(normalizer: Normalizer, property: string, text: unknown): string {
   if (typeof text !== 'string') {
     throw new TextRejectedError({ property, reason: `expected a string, got ${primitiveType(text)}` })
   }
-  // Before the normalizer, which may hide it: `new URL` strips a leading U+0000 and replaces lone surrogates.
+  // The test precedes the normalizer: `new URL` strips a leading U+0000 and replaces lone surrogates.
   const fault = unstorable(text)
   if (fault !== undefined) throw new TextRejectedError({ property, ...fault })
   if (normalizer === none) return text
@@ -145,7 +145,7 @@ export function normalizeText(normalizer: Normalizer, property: string, text: un
   }
   const resultFault = result === text ? undefined : unstorable(result)
   if (resultFault === undefined) return result
-  // Without the offset, which would count in a text that the caller has never seen.
+  // There is no offset, because it would refer to a text that the caller has never seen.
   throw new TextRejectedError({ property, reason: `after the normalizer "${normalizer.name}" ${resultFault.reason}` })
 }
 
@@ -153,14 +153,14 @@ function primitiveType(value: unknown): string {
   return value === null ? 'null' : typeof value
 }
 
-/** Rounds after which a text is refused. Real URLs take at most three. */
+/** The number of rounds after which a text is refused. Real URLs take at most three. */
 const MAX_ROUNDS = 10
 
 /**
- * Applies `step` until it changes nothing. That makes any step idempotent: the result is a fixed point, and a fixed point
- * is returned as it is.
+ * Applies `step` until it changes nothing. This makes any step idempotent, because the result is a fixed point, and a
+ * fixed point is returned unchanged.
  *
- * @throws Refusal if the text still changes after 10 rounds; whatever `step` throws.
+ * @throws Refusal if the text still changes after 10 rounds, and any error of `step`.
  */
 export function toFixedPoint(step: (text: string) => string, text: string): string {
   let current = text
@@ -173,7 +173,7 @@ export function toFixedPoint(step: (text: string) => string, text: string): stri
 }
 
 /**
- * Thrown by a normalizer to refuse a text and say why: the only error whose message becomes the `reason` of a
+ * Thrown by a normalizer to refuse a text with a reason. It is the only error whose message becomes the `reason` of a
  * TextRejectedError. The reason is one clause that starts with `it` and does not quote the text.
  *
  * @example
@@ -183,7 +183,7 @@ export function toFixedPoint(step: (text: string) => string, text: string): stri
  * })
  */
 export class Refusal extends Error {
-  /** Why the text is refused, without the text. */
+  /** The reason why the text is refused, without the text. */
   readonly reason: string
 
   constructor(reason: string) {
@@ -194,20 +194,21 @@ export class Refusal extends Error {
 }
 
 /**
- * Returns `error`, or undefined if it may hold the text: `console.error` and loggers print a cause with all its
- * properties, so that leaving the text out of our own message would be of no use. It is dropped if it is
+ * Returns `error`, or undefined if it may contain the text. `console.error` and loggers print a cause with all its
+ * properties, so leaving the text out of our own message would not suffice. An error is dropped if it is
  * - not an Error;
- * - one that JavaScript fills with its input: the TypeError of `new URL` (`input`), any SyntaxError (JSON, BigInt, RegExp);
- * - one that holds the text, as given or trimmed, in its message, stack or another property, or in something
- *   within it, or that cannot be searched.
+ * - one that JavaScript fills with its input: the TypeError of `new URL` (`input`), any SyntaxError (JSON, BigInt,
+ *   RegExp);
+ * - one that contains the text, as given or trimmed, in its message, stack or another property, at any depth, or that
+ *   cannot be searched.
  *
- * An error that a normalizer fills with *parts* of the text is its author's own responsibility.
+ * If a normalizer fills an error with *parts* of the text, its author is responsible.
  */
 export function causeWithoutText(error: unknown, text: string): unknown {
   try {
     return error instanceof Error && !mayHold(error, [text, text.trim()], new Set()) ? error : undefined
   } catch {
-    // A getter threw. What cannot be searched is not passed on.
+    // A getter threw. A value that cannot be searched is not passed on.
     return undefined
   }
 }
@@ -219,14 +220,14 @@ function mayHold(value: unknown, texts: readonly string[], seen: Set<object>): b
   if (value instanceof SyntaxError || ('code' in value && value.code === 'ERR_INVALID_URL')) return true
   const prototype: unknown = Object.getPrototypeOf(value)
   const isPlain = prototype === Object.prototype || prototype === null
-  // Maps and the like do not show what they hold in their properties.
+  // The content of maps and similar objects is not in their properties.
   if (!(value instanceof Error || Array.isArray(value) || isPlain)) return true
-  // All own properties: `message`, `stack` and `cause` are not enumerable.
+  // All own properties are searched, because `message`, `stack` and `cause` are not enumerable.
   return Reflect.ownKeys(value).some((key) => mayHold(key, texts, seen) || mayHold(property(value, key), texts, seen))
 }
 
 function property(owner: object, key: string | symbol): unknown {
   const value: unknown = Reflect.get(owner, key)
-  // Without paths and function names, in which a short text would be found.
+  // Paths and function names are removed, because they could contain a short text.
   return key === 'stack' && typeof value === 'string' ? value.replace(/^ +at .*$/gm, '') : value
 }

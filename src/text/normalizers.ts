@@ -5,10 +5,10 @@ import { type Normalizer, normalizer, Refusal } from './normalizer'
 const MAX_MARKS = 128
 
 /**
- * Unicode Normalization Form C (UAX #15): `e` + U+0301 and `é` become one text. Code points that are assigned keep their
- * form in every later version of Unicode; those that Unicode 17 or later assigns are left alone by an older Node.js.
+ * Unicode Normalization Form C (UAX #15): `e` + U+0301 and `é` become one text. Assigned code points keep their form in
+ * every later version of Unicode. An older Node.js does not change code points that Unicode 17 or later assigns.
  *
- * Refuses more than 128 combining marks in a row, before or after; so it takes linear time.
+ * More than 128 combining marks in a row, before or after, are refused. It takes linear time.
  *
  * @example
  * nfc().normalize('e\u0301') // 'é'
@@ -33,8 +33,8 @@ function refuseManyMarks(text: string): void {
 }
 
 /**
- * `String.prototype.trim`: removes white space, line ends and U+FEFF at both ends. Not U+0085, which JavaScript does not
- * count as white space. Takes linear time.
+ * `String.prototype.trim`: removes white space, line ends and U+FEFF at both ends. U+0085 stays, because JavaScript
+ * does not treat it as white space. It takes linear time.
  *
  * @example
  * trim().normalize(' a  b\n') // 'a  b'
@@ -44,8 +44,8 @@ export function trim(): Normalizer {
 }
 
 /**
- * Replaces every run of Unicode White_Space, including U+0085 and line ends, with one space, and then does what `trim`
- * does. Takes linear time.
+ * Replaces every run of Unicode White_Space, including U+0085 and line ends, with one space, and then trims the text
+ * like `trim`. It takes linear time.
  *
  * @example
  * collapseWhitespace().normalize(' a \n b') // 'a b'
@@ -55,9 +55,9 @@ export function collapseWhitespace(): Normalizer {
 }
 
 /**
- * `String.prototype.toLowerCase`, which does not depend on the locale. `İ` becomes `i` + U+0307, and the last `Σ` of a word
- * `ς`. It is not case folding: `ẞ` becomes `ß`, `SS` becomes `ss`, and they stay different. A capital letter that
- * Unicode 17 or later adds is left alone by an older Node.js. Takes linear time.
+ * `String.prototype.toLowerCase`, which does not depend on the locale. `İ` becomes `i` + U+0307, and a `Σ` at the end
+ * of a word becomes `ς`. It is not case folding: `ẞ` becomes `ß`, `SS` becomes `ss`, and they stay different. An older
+ * Node.js does not change a capital letter that Unicode 17 or later adds. It takes linear time.
  *
  * @example
  * lowerCase().normalize('ÀB') // 'àb'
@@ -69,19 +69,19 @@ export function lowerCase(): Normalizer {
 /** RFC 5321 section 4.1.2 `Quoted-string`, with the characters of RFC 6531 section 3.3. */
 const QUOTED_LOCAL_PART = /^"(?:[^"\\\p{Cc}]|\\[^\p{Cc}])*"$/u
 
-/** What an unquoted local part cannot hold: white space, controls and the specials of RFC 5322 section 3.2.3 but `.` */
+/** Invalid in an unquoted local part: white space, controls, and the specials of RFC 5322 section 3.2.3 except `.` */
 const SPECIAL = /[\s\p{Cc}()<>[\]:;,\\"@]/u
 
-/** RFC 5321 section 4.1.2 `Dot-string`: no dot at an end, and no two in a row. */
+/** RFC 5321 section 4.1.2 `Dot-string`: no dot at an end, and no two dots in a row. */
 const STRAY_DOT = /^\.|\.\.|\.$/u
 
 /**
- * Characters that nobody sees, and that make an address look like another one: zero width, direction (U+202E turns what
- * follows around), soft hyphens, variation selectors, fillers, tags.
+ * Invisible characters that make an address look like another one: zero width, direction (U+202E reverses the text that
+ * follows), soft hyphens, variation selectors, fillers, tags.
  */
 const UNSEEN = /[\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 
-/** RFC 5321 section 4.5.3.1.1. In octets, as RFC 6531 counts them for what is not ASCII. */
+/** RFC 5321 section 4.5.3.1.1. In octets, as RFC 6531 counts them for non-ASCII text. */
 const MAX_LOCAL_OCTETS = 64
 
 /** RFC 5321 section 4.1.2 `sub-domain`, at most 63 octets long (RFC 1035 section 2.3.4), in lower case. */
@@ -91,14 +91,14 @@ const LABEL = /^(?!.{64})[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/
 const MAX_MAIL_DOMAIN_CHARACTERS = 253
 
 /**
- * One e-mail address: trims it, and brings the domain into lower case and ASCII (IDNA). The local part stays as it is:
- * only the receiving server knows whether it is sensitive to case (RFC 5321 section 2.4), dots or `+tags`. If your
- * application knows that it is not, use `compose(lowerCase(), email())`.
+ * One e-mail address: trims it, and converts the domain to lower case and ASCII (IDNA). The local part stays as it is,
+ * because only the receiving server knows whether it is sensitive to case (RFC 5321 section 2.4), dots or `+tags`. If
+ * your application knows that it is not, use `compose(lowerCase(), email())`.
  *
- * Refuses everything that is not a `local-part@domain` of RFC 5321: a dot at an end of the local part or two in a row, more
- * than 64 octets of it, characters in it that cannot be seen, a display name, several addresses, an address literal
- * (`a@[192.0.2.1]`), a domain with a trailing dot. Does not ask whether the domain has a dot, or exists. International
- * domains are limited as in `url()`. Takes linear time.
+ * Everything is refused that is not a `local-part@domain` of RFC 5321: a local part with a dot at an end, two dots in a
+ * row, more than 64 octets or invisible characters, a display name, several addresses, an address literal
+ * (`a@[192.0.2.1]`), and a domain with a trailing dot. Whether the domain has a dot or exists is not checked.
+ * International domains have the limits of `url()`. It takes linear time.
  *
  * @example
  * email().normalize(' Joe@Bücher.EXAMPLE') // 'Joe@xn--bcher-kva.example'

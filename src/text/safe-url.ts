@@ -1,23 +1,23 @@
 import { domainToASCII, domainToUnicode } from 'node:url'
 import { isWellFormed, Refusal } from './normalizer'
 
-/** Only what names its scheme: `new URL` would also take `http:a` and `ht\ntp://a`. It strips C0 controls and spaces. */
+/** Requires a scheme: `new URL` also accepts `http:a` and `ht\ntp://a`. It strips C0 controls and spaces. */
 const HTTP = /^[\0-\x20]*https?:\/\//i
 
-/** User information, host and port: up to the first delimiter, slashes before it do not count. */
+/** User information, host and port, up to the first delimiter. Slashes before it do not count. */
 const AUTHORITY = /^[\0-\x20]*https?:[/\\\t\n\r]*([^/\\?#]*)/i
 
-/** A triplet that is not in its normal spelling: with a digit in lower case, or for an unreserved character. */
+/** A triplet in another than its normal spelling: with a digit in lower case, or for an unreserved character. */
 const TRIPLET = /%(?:[\dA-F][a-f]|[a-f][\dA-Fa-f]|2[DE]|3\d|[46][1-9A-F]|5[\dAF]|7[\dAE])/g
 const HEX_DIGIT = /^[0-9a-f]$/i
 
-/** A `%`, or a `%` and a digit, right before a triplet: that `%` begins no triplet of its own. */
+/** A `%`, or a `%` and a digit, right before a triplet. That `%` begins no triplet of its own. */
 const STRAY = /%[0-9a-f]?$/i
 
-/** A dot segment in the path of an href (or a host that looks like one, which does no harm). */
+/** A dot segment in the path of an href. A host that looks like one does no harm. */
 const DOT_SEGMENT = /^[^?#]*?\/\.\.?(?:[/?#]|$)/
 
-/** Every triplet in every spelling → the unreserved character it stands for, or itself in upper case. */
+/** Maps every triplet in every spelling to its unreserved character, or to itself in upper case. */
 const NORMAL_TRIPLETS: ReadonlyMap<string, string> = new Map(
   Array.from('0123456789abcdefABCDEF').flatMap((high, _, digits) =>
     digits.map((low) => {
@@ -28,11 +28,11 @@ const NORMAL_TRIPLETS: ReadonlyMap<string, string> = new Map(
 )
 
 /**
- * Merges http and https URLs that RFC 3986 sections 6.2.2 and 6.2.3 or the WHATWG URL standard call equivalent, and
- * nothing else; `url()` lists them. Takes linear time, and gives the same on every supported version of Node.js.
+ * Merges only URLs that RFC 3986 sections 6.2.2 and 6.2.3 or the WHATWG URL standard define as equivalent, for http and
+ * https; `url()` lists them. It takes linear time, with the same result on every supported version of Node.js.
  *
- * @throws Refusal if the text is not well formed, or no valid http or https URL, or if its host is too long or not the
- * same in every version of Node.js.
+ * @throws Refusal if the text is not well formed or not a valid http or https URL, or if its host is too long or
+ * differs between versions of Node.js.
  * @example
  * safeUrl('HTTP://Example.com:80/a/../%7eb') // 'http://example.com/~b'
  */
@@ -41,27 +41,27 @@ export function safeUrl(text: string): string {
   return safeUrlOfAny(text)
 }
 
-/** Does what `safeUrl` does, without the fast path for texts that are normal already. */
+/** Does the same as `safeUrl`, without the fast path for texts that are already normal. */
 export function safeUrlOfAny(text: string): string {
   if (!isWellFormed(text)) throw new Refusal('it contains a lone surrogate')
   if (!HTTP.test(text)) throw new Refusal('it is not an http or https URL')
-  // One pass over the whole href is a pass over each of its parts: the host of an href has no `%` (a forbidden domain
-  // code point), and no delimiter of parts is a hex digit, so no triplet reaches over one. The accessors of URL would
-  // not do: `search` and `hash` are '' for both `x` and `x?`. Decoding makes no dot segments: `new URL` removes those
-  // spelt `%2e` too.
+  // One pass over the whole href covers each of its parts. The host of an href has no `%` (a forbidden domain code
+  // point), and no delimiter of parts is a hex digit, so no triplet spans two parts. The accessors of URL do not
+  // suffice: `search` and `hash` are '' for both `x` and `x?`. Decoding creates no dot segments, because `new URL` also
+  // removes the spelling `%2e`.
   const href = parsedHref(withAsciiHost(text))
-  // Carets are encoded up to the query, as Node.js 24 does; 20 and 22 leave them.
+  // Carets before the query are encoded, as in Node.js 24. Versions 20 and 22 keep them.
   const encoded = href.includes('^') ? href.replace(/^[^?#]*/, (start) => start.replaceAll('^', '%5E')) : href
   return encoded.replace(TRIPLET, normalTriplet)
 }
 
-/** Does not use URL.canParse: in Node.js 20 it refuses `http://é` once V8 has optimized the call. */
+/** Does not use URL.canParse, because Node.js 20 refuses `http://é` once V8 has optimized the call. */
 function parsedHref(text: string): string {
   let url: URL
   try {
     url = new URL(text)
   } catch {
-    // No cause: the TypeError holds the text in its property `input`.
+    // There is no cause, because the TypeError contains the text in its property `input`.
     throw new Refusal('it is not a valid URL')
   }
   if (url.hostname.length > MAX_DOMAIN_CHARACTERS) {
@@ -70,7 +70,7 @@ function parsedHref(text: string): string {
   return DOT_SEGMENT.test(url.href) ? withoutDotSegments(url.href) : url.href
 }
 
-/** The text with its host in ASCII, if an engine's version could make a difference to it; else as it is. */
+/** Returns the text with its host in ASCII if an engine's version could change it, or else unchanged. */
 function withAsciiHost(text: string): string {
   const [head = '', given = ''] = AUTHORITY.exec(text) ?? []
   // `new URL` does both too.
@@ -87,17 +87,14 @@ function withAsciiHost(text: string): string {
   return before + ascii + authority.slice(start + host.length, end) + text.slice(head.length)
 }
 
-/**
- * The length without C0 controls and spaces at the end. Computed by hand, because a regular expression would take
- * quadratic time.
- */
+/** Returns the length without C0 controls and spaces at the end. A regular expression would take quadratic time. */
 function trimmedLength(text: string): number {
   let length = text.length
   while (length > 0 && text.charCodeAt(length - 1) <= 0x20) length--
   return length
 }
 
-/** Empty, which no host is, if the octets are no UTF-8. */
+/** Returns an empty string, which is not a host, if the octets are not UTF-8. */
 function decode(host: string): string {
   try {
     return decodeURIComponent(host)
@@ -107,8 +104,8 @@ function decode(host: string): string {
 }
 
 /**
- * For the parser of Node.js 20, which keeps the dot segments of `/a/.b/../c` (https://github.com/ada-url/ada/issues/935)
- * unless the path holds a `%`. So spell their dots `%2e`, which the standard calls the same. Other engines leave none.
+ * Node.js 20 keeps the dot segments of `/a/.b/../c` (https://github.com/ada-url/ada/issues/935) unless the path has a
+ * `%`. So their dots are spelled `%2e`, which the standard treats as equal. Other engines leave no dot segments.
  */
 function withoutDotSegments(href: string): string {
   const path = /^[^?#]*/.exec(href)?.[0] ?? ''
@@ -117,33 +114,33 @@ function withoutDotSegments(href: string): string {
 
 function normalTriplet(triplet: string, offset: number, href: string): string {
   const normal = NORMAL_TRIPLETS.get(triplet) ?? triplet
-  // A decoded digit must not complete a `%` that stands alone: `%%341` would become `%41`, which is `A`, and `%3%34`
+  // A decoded digit must not complete a separate `%`. Otherwise `%%341` would become `%41`, which is `A`, and `%3%34`
   // would become `%34`, which is `4`.
   const completes = HEX_DIGIT.test(normal) && STRAY.test(href.slice(Math.max(0, offset - 2), offset))
   return completes ? triplet : normal
 }
 
-/** Longer URLs are rare, and a regular expression with alternatives in a loop keeps a note of each of their characters. */
+/** Longer URLs are rare, and a regular expression with alternatives in a loop stores a state for each character. */
 const MAX_LENGTH = 4_096
 
-/** For the rest of a host, a `/` within: 256 characters are the most that one may have. */
+/** A lookahead: the rest of a host ends with a `/`, within the limit of 256 characters for a host. */
 const HOST_LENGTH = String.raw`(?=[^/]{1,256}/)`
 
 /**
- * Letters in lower case, digits, and single dots and hyphens between them: no `xn--`. What follows the last of these begins
- * with a letter, or it might be a number, and so the host an IP address.
+ * Letters in lower case, digits, and single dots and hyphens between them, without `xn--`. The part after the last of
+ * these begins with a letter. Otherwise it might be a number, and the host an IP address.
  */
 const HOST = String.raw`(?:[a-z\d]+[.-])*[a-z][a-z\d]*`
 
 /** A triplet in its normal spelling: in upper case, and not for an unreserved character. */
 const NORMAL_TRIPLET = String.raw`%(?!2[DE]|3\d|[46][1-9A-F]|5[\dAF]|7[\dAE])[\dA-F]{2}`
 
-/** What every parser leaves alone in each part, of ASCII; less than there is. `'` is encoded in a query. */
+/** A subset of the ASCII characters that no parser changes, for each part. `'` is encoded in a query. */
 const IN_SEGMENT = String.raw`[\w~!$&'()*+,;=:@-]`
 const IN_QUERY = String.raw`[\w.~!$&()*+,;=:@/?-]`
 const IN_FRAGMENT = String.raw`[\w.~!$&'()*+,;=:@/?-]`
 
-/** None begins with a dot: no dot segments. */
+/** A segment does not begin with a dot, so it is not a dot segment. */
 const SEGMENT = `(?:${IN_SEGMENT}|${NORMAL_TRIPLET})(?:[.]|${IN_SEGMENT}|${NORMAL_TRIPLET})*`
 
 const NORMAL = new RegExp(
@@ -156,15 +153,15 @@ const NORMAL = new RegExp(
 )
 
 /**
- * True only for a text that `safeUrl` gives back as it is: a sixth of the time that it takes to find that out. Of real
- * URLs that are normal, all but a few in a thousand are recognized.
+ * True only for a text that `safeUrl` returns unchanged. This test takes a sixth of the time. It recognizes all but a
+ * few in a thousand of the real URLs that are normal.
  */
 export const isNormalUrl = (text: string): boolean => text.length <= MAX_LENGTH && NORMAL.test(text)
 
 /** DNS allows 253 characters, or 254 with the dot of the root. */
 const MAX_DOMAIN_CHARACTERS = 256
 
-/** Normalizing may compose four characters into one. What is longer is refused unseen, for Punycode takes quadratic time. */
+/** Normalizing may turn four characters into one. Longer domains are refused, because Punycode takes quadratic time. */
 const MAX_GIVEN_CHARACTERS = 4 * MAX_DOMAIN_CHARACTERS
 
 /** Hebrew and Arabic letters, and the marks on them. */
@@ -172,8 +169,8 @@ const RIGHT_TO_LEFT = String.raw`\u05D0-\u05EA\u0620-\u064A\u066E\u066F\u0671-\u
 const MARK = String.raw`\u05B0-\u05BD\u064B-\u065F\u0670`
 
 /**
- * The characters that every supported version of Node.js treats alike; blocks that Unicode no longer changes, without the
- * few characters in them that it did change.
+ * The characters that every supported version of Node.js treats alike: blocks that Unicode no longer changes, without
+ * the few characters in them that it did change.
  */
 const STABLE = [
   '!"$&-.0-9;=A-Z_a-z{}~`', // ASCII that a host can hold
@@ -190,20 +187,20 @@ const STABLE = [
 const STABLE_DOMAIN = new RegExp(`^[${STABLE}]*$`, 'u')
 const HAS_RIGHT_TO_LEFT = new RegExp(`[${RIGHT_TO_LEFT}]`, 'u')
 
-/** A part of RFC 5893 section 2, which only the newest engines enforce. */
+/** A part of RFC 5893 section 2 that only the newest engines enforce. */
 const BIDI_LABEL = new RegExp(
   `^(?:[${RIGHT_TO_LEFT}](?:[${RIGHT_TO_LEFT}${MARK}-]*[${RIGHT_TO_LEFT}${MARK}])?|[a-z](?:[a-z0-9-]*[a-z0-9])?)?$`,
   'u',
 )
 
-/** Matches what in a decoded label could not be decoded, or what one of the engines takes for that. */
+/** Matches the part of a decoded label that was not decoded, or that one of the engines treats so. */
 const UNDECODED_LABEL = /^xn--|xn--.*[^\0-\x7f]|[^\0-\x7f].*xn--/
 
 /**
- * A domain in lower case and ASCII (IDNA): what the URL standard makes of it, or undefined where it is not valid or where
- * Node.js 20, 22 and 24 would not all agree. Their tables move with Unicode: `ẞ.de` is `ss.de` to Node.js 22 and
- * `xn--zca.de` to Node.js 24, which is what this gives everywhere. So it maps and composes the characters itself, leaves
- * only Punycode to the engine, and takes only what decodes to the very characters it came from.
+ * Converts a domain to lower case and ASCII (IDNA) as in the URL standard. Returns undefined if it is not valid, or if
+ * Node.js 20, 22 and 24 would not all agree. Their tables depend on Unicode: `ẞ.de` is `ss.de` in Node.js 22 and
+ * `xn--zca.de` in Node.js 24, which is the result here. So this maps and composes the characters itself and leaves only
+ * Punycode to the engine. It accepts only a result that decodes to the same characters.
  *
  * @param domain without `%xx`, brackets or a port
  * @example
@@ -219,12 +216,12 @@ export function asciiDomain(domain: string): string | undefined {
   return isInternational(mapped) && !decodesAlike(ascii) ? undefined : ascii
 }
 
-/** Whether an engine's version can make a difference: a domain that is not ASCII, or encodes one that is not. */
+/** Whether an engine's version can change the result: the domain is not ASCII, or encodes a domain that is not. */
 function isInternational(domain: string): boolean {
   return /[^\0-\x7f]|xn--/i.test(domain)
 }
 
-/** What the standard's mapping table says of the stable characters. Each by itself: no `ς` is made of the last `Σ`. */
+/** Applies the standard's mapping of the stable characters. It maps each one separately, so no last `Σ` becomes `ς`. */
 function map(domain: string): string {
   const characters = Array.from(domain.normalize('NFKC').replaceAll('\uFE0F', ''), (one) => one.toLowerCase())
   return characters.join('').normalize('NFC')

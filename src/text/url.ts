@@ -9,32 +9,33 @@ const safe = normalizer('url', 1, safeUrl)
 /**
  * An http or https URL.
  *
- * - `safe`, the default, merges only what RFC 3986 sections 6.2.2 and 6.2.3 or the WHATWG URL standard call equivalent:
- *   case of scheme and host, IDNA, spellings of IP addresses (`127.1`), default port, dot segments, empty path, empty
- *   user information, `\` for `/`, tabs and line ends within, C0 controls and spaces around, characters that the standard
- *   always encodes, the case of `%xx`, and `%xx` for unreserved characters (ALPHA, DIGIT, `-._~`). It leaves alone:
- *   `www.`, trailing slash or dot, `//`, the order of parameters, `+`, an empty `?` or `#`, fragment and user
+ * - `safe`, the default, merges only URLs that RFC 3986 sections 6.2.2 and 6.2.3 or the WHATWG URL standard define as
+ *   equivalent: case of scheme and host, IDNA, spellings of IP addresses (`127.1`), default port, dot segments, empty
+ *   path, empty user information, `\` for `/`, tabs and line ends within, C0 controls and spaces around, characters
+ *   that the standard always encodes, the case of `%xx`, and `%xx` for unreserved characters (ALPHA, DIGIT, `-._~`). It
+ *   keeps `www.`, a trailing slash or dot, `//`, the order of parameters, `+`, an empty `?` or `#`, fragment and user
  *   information. It takes linear time.
- * - `canonical` merges **different resources** that often show the same page; options say which. With the defaults:
- *   `www.` and none; a `/` at the end of the path, of the query or of the fragmentless URL (`?k=a/` and `?k=a`) and none;
- *   `utm_…` parameters; user information; text fragments, and an empty `#`; and since it sorts the query, parameters in
- *   any order, `+` and `%20`, escaped and plain characters but for `%xx` of reserved ones, line ends and tabs (`%0A`) and
- *   none, bytes that are not UTF-8 and U+FFFD. Always, because of normalize-url: `/a//b` and `/a/b`; `a.com.` and `a.com`;
- *   an empty `?` or parameter (`&&`) and none; `+` and `%20` in parameter names; in paths, `%0A` and none, escapes of
- *   escapes (`%2541`, `%41` and `A`), and escaped and plain characters that are not `# $ & + , / : ; = ? @` (`%21` and
- *   `!`, `%5B` and `[`, `%7C` and `|`). It is applied until nothing changes, and refuses more than `maxLength`
- *   characters, by default 65,536, since normalize-url is not linear.
+ * - `canonical` merges **different resources** that often show the same page. Its options decide. By default, it
+ *   removes `www.`, a `/` at the end of the path, of the query or of the fragmentless URL (`?k=a/`), `utm_…`
+ *   parameters, user information, text fragments, and an empty `#`. It sorts the query, and so also merges parameters
+ *   in any order, `+` and `%20`, escaped and plain characters except `%xx` of reserved ones, line ends and tabs (`%0A`)
+ *   and none, and bytes that are not UTF-8 and U+FFFD. It always merges, because of normalize-url, `/a//b` and `/a/b`,
+ *   `a.com.` and `a.com`, an empty `?` or parameter (`&&`) and none, and `+` and `%20` in parameter names. In paths, it
+ *   merges `%0A` and none, escapes of escapes (`%2541`, `%41` and `A`), and escaped and plain characters other than
+ *   `# $ & + , / : ; = ? @` (`%21` and `!`, `%5B` and `[`, `%7C` and `|`). It is repeated until nothing changes, and
+ *   refuses more than `maxLength` characters, by default 65,536, because normalize-url is not linear.
  *
- * Both refuse what names no http or https scheme, what `new URL` refuses, lone surrogates, and a host of more than 256
- * characters; `canonical` also what normalize-url refuses and what still changes after 10 rounds.
+ * Both refuse a text without an http or https scheme, a text that `new URL` refuses, lone surrogates, and a host of
+ * more than 256 characters. `canonical` also refuses URLs that normalize-url refuses or that still change after 10
+ * rounds.
  *
- * What they give does not depend on the version of Node.js. For that, `^` in a path is always `%5E`, and a host outside
- * ASCII (or in Punycode, `xn--`) is refused unless every label consists of characters that Node.js 20, 22 and 24 treat
- * alike: those of Latin, Greek, Cyrillic, Armenian, Hebrew, Arabic, the scripts of India, Thai, Lao, Tibetan, Burmese,
- * Georgian, Ethiopic, Khmer, Hangul, Kana and Han, and emoji. Labels that are written from right to left hold nothing
- * else, and no digits, and beside them only labels of ASCII letters, digits and hyphens that begin with a letter.
+ * The results do not depend on the version of Node.js. So `^` in a path is always `%5E`, and a host outside ASCII (or
+ * in Punycode, `xn--`) is refused unless Node.js 20, 22 and 24 treat all characters of its labels alike: Latin, Greek,
+ * Cyrillic, Armenian, Hebrew, Arabic, the scripts of India, Thai, Lao, Tibetan, Burmese, Georgian, Ethiopic, Khmer,
+ * Hangul, Kana and Han, and emoji. A right-to-left label has no other characters and no digits. The labels next to it
+ * have only ASCII letters, digits and hyphens, and begin with a letter.
  *
- * @throws DeclarationError for an unknown preset, or for options that make no sense.
+ * @throws DeclarationError for an unknown preset, or for invalid options.
  * @example
  * url().normalize('HTTP://Example.com:80/a/../b') // 'http://example.com/b'
  * url('canonical', { stripHash: true }).normalize('https://www.example.com/a/?utm_source=x#top') // 'https://example.com/a'
@@ -49,22 +50,20 @@ export function url(preset: 'safe' | 'canonical' = 'safe', options?: CanonicalUr
   return safe
 }
 
-/**
- * Options of `url('canonical')`: what it merges besides what it always merges. The names are those of normalize-url.
- */
+/** Options of `url('canonical')`, which add to what it always merges. The names are those of normalize-url. */
 export interface CanonicalUrlOptions {
-  /** Turns `http` into `https`. @default false */
+  /** Changes `http` to `https`. @default false */
   readonly forceHttps?: boolean | undefined
-  /** The only query parameters to keep; overrides `removeQueryParameters`. @default undefined (keeps all) */
+  /** The only query parameters to keep. It overrides `removeQueryParameters`. @default undefined (keeps all) */
   readonly keepQueryParameters?: readonly NamePattern[] | undefined
   /**
-   * Length in characters (UTF-16 code units) above which a URL is refused. It is not part of the name, since it does
-   * not decide what is equal. Keep it small: normalize-url takes quadratic time for some URLs. @default 65536
+   * The length in characters (UTF-16 code units) above which a URL is refused. It is not part of the name, because it
+   * does not affect equality. Keep it small: normalize-url takes quadratic time for some URLs. @default 65536
    */
   readonly maxLength?: number | undefined
-  /** Removes a last path segment; `true` means `index.` and letters. @default false */
+  /** Removes a last path segment. `true` means `index.` and letters. @default false */
   readonly removeDirectoryIndex?: boolean | readonly NamePattern[] | undefined
-  /** Removes query parameters; `true` removes the whole query, `false` nothing. @default [/^utm_\w+/i] */
+  /** Removes query parameters. `true` removes the whole query, and `false` nothing. @default [/^utm_\w+/i] */
   readonly removeQueryParameters?: boolean | readonly NamePattern[] | undefined
   /** Removes a `/` at the end of the path, and of a URL without a fragment. @default true */
   readonly removeTrailingSlash?: boolean | undefined
@@ -80,7 +79,7 @@ export interface CanonicalUrlOptions {
   readonly stripWWW?: boolean | undefined
 }
 
-/** Every option that decides what is equal. */
+/** All options that affect equality. */
 type Merging = Omit<NormalizeUrlOptions, 'removeQueryParameters'> & ParameterFilter
 
 const MAX_LENGTH_DEFAULT = 65_536
@@ -97,14 +96,14 @@ const MERGING_DEFAULTS: Merging = {
   stripWWW: true,
 }
 
-/** Options that take names or patterns; the others take only a boolean. */
+/** Options that accept names or patterns. The others accept only a boolean. */
 const PATTERNS = new Set(['keepQueryParameters', 'removeDirectoryIndex', 'removeQueryParameters'])
 
 /**
- * The preset `canonical` of `url()`. It is called `url-canonical` with the default options; with others, a digest of them
- * follows, since they decide what is equal.
+ * The preset `canonical` of `url()`. Its name is `url-canonical` with the default options. With other options, a digest
+ * of them follows, because they affect equality.
  *
- * @throws DeclarationError for an option that does not exist or a value that makes no sense.
+ * @throws DeclarationError for an unknown option or an invalid value.
  */
 function canonicalUrl({ maxLength = MAX_LENGTH_DEFAULT, ...options }: CanonicalUrlOptions = {}): Normalizer {
   if (!Number.isSafeInteger(maxLength) || maxLength < 1) {
@@ -122,12 +121,12 @@ function canonicalUrl({ maxLength = MAX_LENGTH_DEFAULT, ...options }: CanonicalU
     try {
       normal = normalizeUrl(left, { ...others, removeQueryParameters: false })
     } catch {
-      // No cause: it may hold the text, as every error of `new URL` does.
+      // There is no cause, because it may contain the text, like every error of `new URL`.
       throw new Refusal('normalize-url cannot normalize it')
     }
     return safeUrl(normal)
   }
-  // Raise the version when another normalize-url makes another text of any URL.
+  // Raise the version when another normalize-url changes the result for any URL.
   return normalizer(name, 1, (text) => toFixedPoint(step, safeUrl(text)))
 }
 
@@ -143,7 +142,7 @@ function resolve(options: CanonicalUrlOptions): Merging {
       throw new DeclarationError(`The option "${name}" of url('canonical') must be ${expected}.`)
     }
   }
-  // Copies of lists, so that a list changed later cannot change what is equal.
+  // Lists are copied, so that a later change of a list cannot affect equality.
   const copies = given.map(([name, value]) => [name, Array.isArray(value) ? [...value] : value] as const)
   return { ...MERGING_DEFAULTS, ...Object.fromEntries(copies) }
 }
@@ -155,7 +154,7 @@ function isValid(name: string, value: unknown): boolean {
 }
 
 function identity(options: Merging): string {
-  // The order of a list does not matter, but `'/a/'` and `/a/` do differ.
+  // The order of a list does not matter, but `'/a/'` and `/a/` differ.
   const spell = (patterns: readonly unknown[]): readonly string[] =>
     patterns.map((pattern) => (pattern instanceof RegExp ? String(pattern) : JSON.stringify(pattern))).sort()
   const entries = Object.entries(options).map(([name, value]) =>
@@ -167,15 +166,15 @@ function identity(options: Merging): string {
 /** The name of a query parameter (or of a file), or a pattern for it. */
 type NamePattern = string | RegExp
 
-/** Which parameters stay; the names are those of normalize-url. */
+/** The parameters that are kept. The names are those of normalize-url. */
 export interface ParameterFilter {
   readonly keepQueryParameters?: readonly NamePattern[] | undefined
   readonly removeQueryParameters?: boolean | readonly NamePattern[] | undefined
 }
 
 /**
- * A URL without the query parameters that a filter removes; the others stay as they are written. Takes linear time:
- * normalize-url removes them one at a time from `URLSearchParams`, and 177 KiB of them kept it busy for 18 seconds.
+ * Removes the query parameters that a filter excludes. The others stay as they are written. It takes linear time.
+ * normalize-url removes them one at a time from `URLSearchParams`, and took 18 seconds for 177 KiB of them.
  *
  * @param href normalized by `safeUrl`
  * @example
@@ -192,7 +191,7 @@ export function withoutParameters(href: string, filter: ParameterFilter): string
   return `${start}${left.length === 0 ? '' : `?${left.join('&')}`}${fragment}`
 }
 
-/** Undefined: all stay. */
+/** Returns undefined if all parameters are kept. */
 function predicate({
   keepQueryParameters: keep,
   removeQueryParameters: remove,
@@ -203,6 +202,6 @@ function predicate({
 }
 
 function matches(name: string, patterns: readonly NamePattern[]): boolean {
-  // `search` takes no notice of `g`, `y` and lastIndex.
+  // `search` ignores `g`, `y` and lastIndex.
   return patterns.some((pattern) => (typeof pattern === 'string' ? pattern === name : name.search(pattern) !== -1))
 }
