@@ -43,23 +43,23 @@ import {
 
 type UrlClass<Entity extends Url> = (new () => Entity) & typeof Url
 
-/** What `parse` takes. */
+/** The values that `parse` accepts. */
 type UrlText = string | URL | null | undefined
 
 /** Options of `Url.parse`. */
 export interface ParseOptions {
   /**
-   * What becomes of a URL with a user name or a password: `'refuse'` gives null, `'strip'` leaves both out. Neither is
+   * The treatment of a URL with a user name or a password: `'refuse'` returns null, `'strip'` removes both. Neither is
    * ever stored.
    *
    * @default 'refuse'
    */
   readonly userInformation?: UserInformation
-  /** That of the caller's transaction. @default that of the entity's DataSource */
+  /** The manager of the caller's transaction. @default the manager of the entity's DataSource */
   readonly manager?: EntityManager
 }
 
-/** Options of `Url.parseMany`: those of `Url.parse` and `findOrCreateMany`, but for the values. */
+/** Options of `Url.parseMany`: the options of `Url.parse` and `findOrCreateMany`, except those for the values. */
 export interface ParseManyOptions<Entity = Url>
   extends ParseOptions, Omit<FindOrCreateManyOptions<Entity>, 'by' | 'create'> {}
 
@@ -71,20 +71,20 @@ const PARSE_RULES: Rules<ParseOptions> = {
 const { by: _by, create: _create, ...MANY_RULES } = CALL_RULES.findOrCreateMany
 const PARSE_MANY_RULES: Rules<ParseManyOptions> = { ...MANY_RULES, ...PARSE_RULES }
 
-/** For conditions; rows are normalized as a whole. */
+/** Only for conditions, because rows are normalized as a whole. */
 const lowerCased: ValueTransformer = {
   to: (value: unknown) => (typeof value === 'string' ? value.toLowerCase() : value),
   from: (value: unknown) => value,
 }
 
 /**
- * An http or https URL, unique at any length, in table `urls`. Put it among the entities of your DataSource and refer to
+ * An http or https URL, unique at any length, in table `urls`. Add it to the entities of your DataSource and refer to
  * it by foreign keys: its id never changes, and a stored URL is immutable.
  *
- * Its parts are normalized as a URL by `parse`, `save`, `insert`, `upsert` and every operation of this package, however
- * they are spelled; a check refuses what raw SQL could write although no URL has it. `Url.findOneByText(text)` finds a
- * URL, and `Url.conditions(text)` gives conditions for `find`, also for entities that refer to a URL. The parts that
- * `parseUrl` returns do not work as conditions, because TypeORM ignores or refuses a null.
+ * `parse`, `save`, `insert`, `upsert` and every operation of this package normalize its parts as a URL, however they
+ * are spelled. A check refuses values that raw SQL could write although no URL has them. `Url.findOneByText(text)`
+ * finds a URL, and `Url.conditions(text)` returns conditions for `find`, also for entities that refer to a URL. The
+ * parts that `parseUrl` returns do not work as conditions, because TypeORM ignores or refuses a null.
  */
 @Entity({ name: 'urls' })
 @Check('url_parts_check', URL_CHECK)
@@ -111,7 +111,7 @@ export class Url extends UniqueTextEntity {
   @Column({ type: 'varchar', length: 256, transformer: lowerCased })
   host!: string
 
-  /** 0 for the scheme's default. */
+  /** 0 means the scheme's default. */
   @Column({ type: 'integer', default: 0 })
   port!: number
 
@@ -119,18 +119,18 @@ export class Url extends UniqueTextEntity {
   @Column({ type: 'text' })
   path!: string
 
-  /** Without its `?`; `''` for `x?`, null where there is none. */
+  /** Without its `?`: `''` for `x?`, null if there is none. */
   @Column({ type: 'text', nullable: true })
   query!: string | null
 
-  /** Without its `#`; `''` for `x#`, null where there is none. */
+  /** Without its `#`: `''` for `x#`, null if there is none. */
   @Column({ type: 'text', nullable: true })
   fragment!: string | null
 
   /**
    * Finds or creates the row of a URL.
    *
-   * @param options the manager of the caller's transaction, by itself or among others
+   * @param options the manager of the caller's transaction, alone or among other options
    * @returns null unless the text is an http or https URL with a host; also null for port 0, and for user information
    * that is not stripped
    * @throws as `findOrCreate` does
@@ -153,9 +153,9 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * Finds or creates the rows of many URLs, in batches of one round trip each. The results have the order of the texts:
-   * null where `parse` gives null. A row that the database refuses has its error and affects no other. Of equal URLs
-   * only the first can be created. `onProgress` counts only texts that are URLs.
+   * Finds or creates the rows of many URLs, in batches of one round trip each. The results have the order of the texts,
+   * with null if `parse` returns null. A row that the database refuses has its error and affects no other. Among equal
+   * URLs, only the first can be created. `onProgress` counts only texts that are URLs.
    *
    * @throws as `findOrCreateMany` does
    * @example
@@ -179,9 +179,9 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * Returns the row of a URL, inserting it if there is none. Takes a text, a JavaScript `URL`, or the parts of a URL.
+   * Returns the row of a URL, and inserts it if there is none. Takes a text, a JavaScript `URL`, or the parts of a URL.
    *
-   * @throws TextRejectedError where `parse` gives null
+   * @throws TextRejectedError if `parse` returns null
    * @example
    * const { entity, created } = await Url.findOrCreate('http://example.com/')
    */
@@ -209,9 +209,9 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * Finds the row of a URL, by the unique index. Takes a text, a JavaScript `URL`, or the parts of a URL.
+   * Finds the row of a URL by the unique index. Takes a text, a JavaScript `URL`, or the parts of a URL.
    *
-   * @returns null also for a text that `parse` gives null for
+   * @returns null also for a text for which `parse` returns null
    * @example
    * const url = await Url.findOneByText('HTTP://Example.com:80')
    */
@@ -244,7 +244,7 @@ export class Url extends UniqueTextEntity {
   /**
    * Returns conditions on a URL, for `find` and for entities that refer to a URL. They use the unique index.
    *
-   * @returns for a text that `parse` gives null for, conditions that no row meets
+   * @returns conditions that no row meets, if `parse` returns null for the text
    * @example
    * await links.findBy({ url: Url.conditions('http://example.com/') })
    */
@@ -255,7 +255,7 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * Path, `?query` and `#fragment`: the text that is hashed.
+   * The path, `?query` and `#fragment`: the text that is hashed.
    *
    * @throws DeclarationError if one of them was not selected
    */
@@ -264,7 +264,7 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * MD5 of `pathComponent`, 32 hex digits.
+   * The MD5 of `pathComponent`, 32 hex digits.
    *
    * @throws DeclarationError if a part of it was not selected
    */

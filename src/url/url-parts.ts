@@ -3,25 +3,25 @@ import { DeclarationError, TextRejectedError } from '../errors'
 import { normalizeText } from '../text/normalizer'
 import { url } from '../text/url'
 
-/** A URL in the columns of `Url`. */
+/** The parts of a URL, as in the columns of `Url`. */
 export interface UrlParts {
   /** `http` or `https`. */
   readonly scheme: string
   /** The host of the URL: IPv6 in brackets, international names in ASCII. At most 256 characters. */
   readonly host: string
-  /** 0 for the scheme's default. */
+  /** 0 means the scheme's default. */
   readonly port: number
   /** Begins with `/`. */
   readonly path: string
-  /** Without its `?`; `''` for `x?`, null where there is none. */
+  /** Without its `?`: `''` for `x?`, null if there is none. */
   readonly query: string | null
-  /** Without its `#`; `''` for `x#`, null where there is none. */
+  /** Without its `#`: `''` for `x#`, null if there is none. */
   readonly fragment: string | null
 }
 
 type PathParts = Pick<UrlParts, 'path' | 'query' | 'fragment'>
 
-/** RFC 3986, appendix B, with the authority taken apart; it is applied to what `url()` has normalized. */
+/** RFC 3986, appendix B, with the authority split. It is applied to a URL that `url()` has normalized. */
 const NORMALIZED = /^(https?):\/\/(?:([^/?#]*)@)?(\[[^\]]*\]|[^/?#:]*)(?::(\d+))?(\/[^?#]*)(?:\?([^#]*))?(?:#(.*))?$/su
 
 const urlNormalizer = url()
@@ -29,7 +29,7 @@ const urlNormalizer = url()
 /** The property that errors name for a text that is not yet split into parts. */
 const WHOLE_URL = 'url'
 
-/** What each part may contain before it is normalized, so that no part reaches into the next. */
+/** The syntax of each part before it is normalized, so that no part extends into the next. */
 const SHAPES: Readonly<Record<Exclude<keyof UrlParts, 'port'>, { readonly shape: RegExp; readonly reason: string }>> = {
   scheme: { shape: /^https?$/i, reason: 'it is neither http nor https' },
   host: { shape: /^(?:\[[^\]]*\]|[^:[\]/\\?#@]+)$/, reason: 'it is empty or has one of the characters : / \\ ? # @' },
@@ -41,8 +41,8 @@ const SHAPES: Readonly<Record<Exclude<keyof UrlParts, 'port'>, { readonly shape:
 const MAX_PORT = 65_535
 
 /**
- * Returns the parts of an http or https URL, normalized; or null for anything else: other schemes, no host, and what the
- * columns of `Url` could not tell apart (user information, port 0).
+ * Returns the normalized parts of an http or https URL. Returns null for anything else: other schemes, no host, and
+ * URLs that the columns of `Url` could not distinguish (user information, port 0).
  *
  * @example
  * parseUrl('HTTP://Example.com:80/a/../b?q')
@@ -52,13 +52,13 @@ export function parseUrl(text: unknown): UrlParts | null {
   return partsOrNull(text)
 }
 
-/** With what a normalized URL begins. */
+/** The beginning of a normalized URL with user information. */
 const USER_INFORMATION = /^(https?:\/\/)[^/?#]*@/su
 
 const normalized = (text: unknown): string =>
   normalizeText(urlNormalizer, WHOLE_URL, text instanceof URL ? text.href : text)
 
-/** What becomes of a URL with a user name or a password. */
+/** The treatment of a URL with a user name or a password. */
 export type UserInformation = 'refuse' | 'strip'
 
 export function partsOrNull(text: unknown, userInformation?: UserInformation): UrlParts | null {
@@ -71,7 +71,7 @@ export function partsOrNull(text: unknown, userInformation?: UserInformation): U
 }
 
 /**
- * Does what `parseUrl` does, but says why a text is refused.
+ * Does the same as `parseUrl`, but reports why a text is refused.
  *
  * @throws TextRejectedError
  * @example
@@ -87,11 +87,11 @@ export function splitUrl(text: unknown): UrlParts {
 }
 
 /**
- * Normalizes parts as the URL they make: `{ scheme: 'HTTP', host: 'A.example', port: 80, path: '/b/..' }` becomes the
- * parts of `http://a.example/`. Without a scheme, a host or a path it only fills in the port: the code that needs them
- * reports what is missing.
+ * Normalizes parts as the URL that they form: `{ scheme: 'HTTP', host: 'A.example', port: 80, path: '/b/..' }` becomes
+ * the parts of `http://a.example/`. Without a scheme, a host or a path, it only sets the port. The code that needs them
+ * reports the missing part.
  *
- * @throws TextRejectedError naming the part that could not stand where it does
+ * @throws TextRejectedError that names the part with a wrong syntax
  * @example
  * normalizeParts({ scheme: 'HTTP', host: 'EXAMPLE.com', port: 80, path: '/x' })
  * // { scheme: 'http', host: 'example.com', port: 0, path: '/x', query: null, fragment: null }
@@ -112,7 +112,7 @@ export function normalizeParts(given: { readonly [Part in keyof UrlParts]?: unkn
 
 const IS_NORMAL = Symbol('normal')
 
-/** Marks what `splitUrl` gave, so that it is not normalized again. For objects that nobody else gets, or could change. */
+/** Marks the result of `splitUrl`, so that it is not normalized again. No other code may get or change it. */
 export function markNormal(parts: UrlParts): UrlParts {
   ;(parts as { [IS_NORMAL]?: true })[IS_NORMAL] = true
   return parts
@@ -146,7 +146,7 @@ export function pathComponentHash(parts: PathParts): string {
 }
 
 /**
- * Returns the URL that parts make. It does not normalize them.
+ * Returns the URL of these parts. It does not normalize them.
  *
  * @throws DeclarationError if a part is undefined, as after a `find` that did not select it
  * @example
