@@ -8,12 +8,12 @@ import { hashesOf, storedCondition, valueAt } from '../typeorm/conditions'
 import { markFor } from '../typeorm/seen-tables'
 import { pathsBeside } from '../calls/values'
 
-/** A condition as SQL. It names a parameter of the query for each value, as the function that it gets says. */
+/** A condition as SQL. For each value it names a query parameter, which the given function returns. */
 export type AliasCondition = (parameter: (value: string) => string) => string
 
 /**
- * The conditions that a row holds unique texts, for SQL that names it by an alias: one for each text, which is false for
- * a text that is refused.
+ * Returns conditions that a row holds unique texts, for SQL that names the row by an alias. There is one for each text,
+ * and it is false if the text is refused.
  *
  * @param texts by their properties
  * @throws DeclarationError if the properties are not unique texts of the entity, or the values are not strings
@@ -41,7 +41,7 @@ const notATextOf = (entity: string, property?: string): DeclarationError =>
           'Add other conditions with andWhere().',
   )
 
-/** @returns undefined for a text that is refused */
+/** @returns undefined for a refused text */
 function aliasCondition(declaration: Declaration, alias: string, texts: ObjectLiteral): AliasCondition | undefined {
   const values = new Map<string, string | null>()
   for (const part of declaration.text) {
@@ -62,7 +62,7 @@ function aliasCondition(declaration: Declaration, alias: string, texts: ObjectLi
     ) ?? []
   const { metadata, table } = declaration
   const deleteDate = metadata.columns.find(({ databaseName }) => databaseName === table.deleted)
-  // The unique index has live rows only, and is used where the condition says the same.
+  // The unique index contains only live rows, so the condition must state this for the index to be used.
   if (deleteDate) values.set(`${alias}.${deleteDate.propertyPath}`, null)
   const [{ propertyPath }] = declaration.hidden as readonly [Declaration['hidden'][number]]
   if (hash === undefined) return (parameter) => holdsValues(values, parameter)

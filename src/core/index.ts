@@ -1,15 +1,15 @@
 /**
- * What the features stand on: names, once, numbers, streams, `Url`, TypeORM's own calls and the command line. Of the inner
- * folders their calls import nothing else, beside errors, options and texts; their decorators and their SQL may.
- * test/unit/architecture.test.ts counts what is not public.
+ * The basis of the features: names, once, numbers, streams, `Url`, TypeORM's own calls and the command line. Their
+ * calls import nothing else from the inner folders, except errors, options and texts. Their decorators and their SQL
+ * may. test/unit/architecture.test.ts counts what is not public.
  */
 
-// How the operation of a feature runs.
+// Running the operation of a feature.
 export { entityOf, indexSizeOf, operate, type Operation, tracedTo } from './operation'
 export { countResults, watched, watchedStream, watchers } from '../calls/watch'
 export { serverError, SQLSTATE } from '../sql/sqlstate'
 
-// Texts: what a call is of, and many rows of it.
+// Texts: the text of a call, and many rows of it.
 export { CALL_RULES, type GivenValues, type Naming } from '../calls/call-options'
 export { type EntityText, entityTextOf } from '../calls/entity-text'
 export { rowValues } from '../calls/row-values'
@@ -22,7 +22,7 @@ export type { NameDeclaration } from '../registry/registry'
 export { rowKey, updateNames } from '../calls/update-or-fail'
 export { whereNotNull } from '../declare/data-source'
 
-// For TypeORM's own calls.
+// TypeORM's own calls.
 export { aliasConditions } from './alias-conditions'
 export { rawDeclarationsOf } from '../declare/unique-text'
 export { takenTextError } from '../typeorm/explain-errors'

@@ -26,7 +26,7 @@ import type { Statement, WireRow } from '../sql/find'
 import { tableName } from '../sql/text-table'
 import { takenNamesError } from '../typeorm/refusals'
 
-/** An entity, and what it declares, of its own and inherited. */
+/** An entity with its own and inherited declarations. */
 interface Entity {
   readonly dataSource: DataSource
   readonly metadata: EntityMetadata
@@ -49,18 +49,18 @@ export function entityOf(manager: EntityManager, target: EntityTarget<ObjectLite
   }
 }
 
-/** What must stand in the database before an operation sends its first statement. */
+/** The objects that must exist in the database before an operation sends its first statement. */
 interface Needs {
   readonly text?: Declaration
-  /** With the table that keeps them. */
+  /** The table of names must exist too. */
   readonly names?: readonly NameDeclaration[]
   readonly number?: NumberDeclaration
-  /** Why a table of the text whose rows are on other nodes is refused. @default it is not */
+  /** Why a text is refused if its rows are on other nodes. @default it is not refused */
   readonly undistributed?: string
 }
 
 /**
- * Runs an operation on the manager's own connection, or on one from the pool, once what it needs was seen to stand.
+ * Runs an operation on the manager's own connection or on one from the pool, once its needs are known to exist.
  *
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
@@ -90,11 +90,11 @@ async function ensure(session: Session, { text, names, number, undistributed }: 
 
 const REMOVED_ROWS = 1_000
 
-/** An operation under way: its connection, its attempts, and what it makes of rows. */
+/** A running operation: its connection, its attempts, and its treatment of rows. */
 export class Operation {
   private readonly attempts: Attempts
 
-  /** @param name of the text, or of what else is unique, for an error */
+  /** @param name of the text or other unique object, for an error */
   constructor(
     readonly session: Session,
     name: string,
@@ -102,12 +102,12 @@ export class Operation {
     this.attempts = new Attempts(session, name)
   }
 
-  /** 1-based. */
+  /** The 1-based number of the attempt. */
   get attempt(): number {
     return this.attempts.count
   }
 
-  /** The call uses the caller's connection, or was made in a transaction that uses another one. */
+  /** The call uses the caller's connection, or was made in a transaction on another connection. */
   get isInTransaction(): boolean {
     return this.session.shared || openTransaction() !== undefined
   }
@@ -120,7 +120,7 @@ export class Operation {
   /**
    * Waits before the next attempt.
    *
-   * @param cause why the last one failed
+   * @param cause the error of the last attempt
    * @throws AttemptsExhaustedError if there is no next attempt
    */
   async next(cause: unknown): Promise<void> {
@@ -128,7 +128,7 @@ export class Operation {
   }
 
   /**
-   * Does what `next` does, unless another attempt cannot help.
+   * Calls `next`, unless another attempt cannot help.
    *
    * @throws TextTakenError if the triggers refused a name
    * @throws the cause
@@ -138,10 +138,10 @@ export class Operation {
   }
 
   /**
-   * Runs work as a whole: behind a savepoint of the caller's transaction; or in a transaction of its own, whose COMMIT
-   * goes with the last statement.
+   * Runs work as a whole: behind a savepoint of the caller's transaction, or in a transaction of its own, whose COMMIT
+   * is sent with the last statement.
    *
-   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where the work has ended its own
+   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, or if the work has ended its own
    */
   async asOne(manager: EntityManager, work: JoinedWork): Promise<void> {
     if (!this.session.inTransaction) return await this.session.exclusively(async () => await transact(manager, work))
@@ -152,11 +152,11 @@ export class Operation {
   }
 
   /**
-   * Removes rows until a batch is not full. Outside a transaction each batch is committed by itself.
+   * Removes rows until a batch is not full. Outside a transaction, each batch is committed separately.
    *
-   * @param remove gets the most rows to remove, and returns how many it removed
-   * @param batch rows. @default 1000
-   * @returns how many rows were removed
+   * @param remove receives the maximum number of rows to remove, and returns the number of removed rows
+   * @param batch the number of rows. @default 1000
+   * @returns the number of removed rows
    */
   async removeAll(remove: Statement<number>, batch: number = REMOVED_ROWS): Promise<number> {
     let removed = 0
@@ -167,7 +167,7 @@ export class Operation {
   }
 
   /**
-   * An entity as `find` would give it, without relations.
+   * Returns an entity as `find` would, without relations.
    *
    * @throws TextTakenError for a row of another class of the table
    */
@@ -175,7 +175,7 @@ export class Operation {
     return hydrate(holder, this.session, { columns, hashNumber: 0 })
   }
 
-  /** Does what `find` does with a row: loads eager relations, and fires AfterLoad. */
+  /** Does the same as `find` with a row: loads eager relations, and fires AfterLoad. */
   async load(of: EntityColumns, entity: ObjectLiteral): Promise<void> {
     await finish(this.session, of, [{ entity, created: false }], relationsToLoad(of, {}))
   }
@@ -190,8 +190,8 @@ export class Operation {
  * Must be called before the operation awaits anything.
  *
  * @param operation the function that was called
- * @returns a function that waits for work of the operation, and puts the caller's lines below our own in the stack of
- * every error that the work throws or gives as a result
+ * @returns a function that awaits work of the operation. It appends the caller's stack lines to our own in every error
+ * that the work throws or returns.
  */
 export function tracedTo(operation: Function): <Result>(work: Promise<Result>) => Promise<Result> {
   const caller = callerOf(operation)
