@@ -1,8 +1,8 @@
-/** The entry `typeorm-unique-text/errors`, which loads nothing else: every name here is public, by the root as well. */
+/** The entry `typeorm-unique-text/errors`. It loads nothing else, and the root entry exports every name too. */
 
 import type { ObjectLiteral } from 'typeorm'
 
-/** Values of `code`; part of the public API, stable across versions. */
+/** Values of `code`. They are part of the public API and stable across versions. */
 export type UniqueTextErrorCode =
   | 'ADOPTION_STOPPED'
   | 'ATTEMPTS_EXHAUSTED'
@@ -23,8 +23,8 @@ export type UniqueTextErrorCode =
   | 'WAITS_FOR_ITSELF'
 
 /**
- * The base class of every error that this package raises. An error of the driver that is not ours to explain arrives as
- * TypeORM's `QueryFailedError`, as from every TypeORM call. No message ever holds the text: it may be private and long.
+ * The base class of every error that this package raises. Other errors of the driver arrive as TypeORM's
+ * `QueryFailedError`, as from every TypeORM call. No message contains the text, which may be private and long.
  *
  * @example
  * try {
@@ -35,7 +35,7 @@ export type UniqueTextErrorCode =
  * }
  */
 export abstract class UniqueTextError extends Error {
-  /** A literal: bundlers rename classes. */
+  /** A literal, because bundlers rename classes. */
   abstract override readonly name: string
   /** The name of the condition, in capitals. */
   abstract readonly code: UniqueTextErrorCode
@@ -45,7 +45,7 @@ export abstract class UniqueTextError extends Error {
   }
 }
 
-/** What a server says with an error, where it is neither a fault of the program nor of its database: 500 otherwise. */
+/** The HTTP status for an error that is not a fault of the program or of its database. Otherwise it is 500. */
 const STATUSES: Partial<Record<UniqueTextErrorCode, number>> = {
   ATTEMPTS_EXHAUSTED: 503,
   DATA_SOURCE_DESTROYED: 503,
@@ -59,8 +59,8 @@ const STATUSES: Partial<Record<UniqueTextErrorCode, number>> = {
 }
 
 /**
- * Returns the HTTP status for an error of this package: 409 for a conflict with what is stored or running, 422 for a
- * request that must change, 503 where the same request may succeed later, and 500 for a fault of the program or its
+ * Returns the HTTP status for an error of this package: 409 for a conflict with stored or running work, 422 for a
+ * request that must change, 503 if the same request may succeed later, and 500 for a fault of the program or its
  * database.
  *
  * @returns undefined for any other error
@@ -74,9 +74,9 @@ const STATUSES: Partial<Record<UniqueTextErrorCode, number>> = {
 export const httpStatusOf = (error: unknown): number | undefined =>
   error instanceof UniqueTextError ? (STATUSES[error.code] ?? 500) : undefined
 
-/** Prototype of the class of ours that an error of TypeORM's is an instance of as well: see `asQueryFailedError`. */
+/** The prototype of our class for an error of TypeORM that is also an instance of ours: see `asQueryFailedError`. */
 const AS_OURS = Symbol.for('typeorm-unique-text.error')
-/** On the prototype of the base class of each copy of this package that is loaded. */
+/** A property of the base class's prototype, in each loaded copy of this package. */
 const OF_A_COPY = Symbol.for('typeorm-unique-text.errors')
 
 Object.defineProperty(UniqueTextError.prototype, OF_A_COPY, { value: true })
@@ -100,15 +100,15 @@ export class DeclarationError extends UniqueTextError {
   readonly code = 'INVALID_DECLARATION'
 }
 
-/** Why a text was refused, and where. */
+/** The reason and the position of a refused text. */
 export interface Rejection {
-  /** Property that should have held the text. */
+  /** The property that should have held the text. */
   readonly property: string
   /** One clause that never quotes the text, for instance `it contains U+0000`. */
   readonly reason: string
-  /** 0-based offset in code points, if one position is to blame. */
+  /** 0-based offset in code points, if the fault has a position. */
   readonly offset?: number | undefined
-  /** 0-based position among all rows of a call that writes all of them or none; left out by any other call. */
+  /** 0-based position among all rows, for a call that writes all of its rows or none. Otherwise undefined. */
   readonly row?: number | undefined
   /** The error that the normalizer threw. */
   readonly cause?: unknown
@@ -121,9 +121,9 @@ export class TextRejectedError extends UniqueTextError {
   readonly code = 'TEXT_REJECTED'
   /** The property that holds the text. */
   readonly property: string
-  /** Why the text is refused. */
+  /** The reason why the text is refused. */
   readonly reason: string
-  /** The position in the text, in UTF-16 code units, if there is one. */
+  /** The position in the text, in code points, if there is one. */
   readonly offset: number | undefined
   /** The index of the row in the call, if it has several. */
   readonly row: number | undefined
@@ -142,44 +142,44 @@ export class TextRejectedError extends UniqueTextError {
 
 /** One text that another row holds. */
 export interface TakenText {
-  /** Name of an entity whose repository finds the holder: in single table inheritance its class, or one above. */
+  /** The name of an entity whose repository finds the holder: its class in single table inheritance, or a parent. */
   readonly entity: string
   /**
-   * Name of the declaration: the property, or `as` of a class. Of a primary key or unique columns their
-   * properties, joined by `, `; of an index over an expression those that it reads.
+   * The name of the declaration: the property, or `as` of a class. For a primary key or unique columns, their
+   * properties, joined by `, `. For an index over an expression, the properties that it reads.
    */
   readonly property: string
-  /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
+  /** Primary key of the row that holds the text, as a TypeORM id map. Undefined if it cannot be known. */
   readonly id: ObjectLiteral | undefined
   /** The entity of a row that holds a name, if it differs from `entity`. */
   readonly holder?: string
-  /** The property that has the name, if it is another one of the same entity. */
+  /** The property that has the name, if it is another property of the same entity. */
   readonly holderProperty?: string
-  /** The name is a former one: the row gave it up, and the name is kept for that row. */
+  /** The name is a former name. The row gave it up, and the name is kept for that row. */
   readonly state?: 'reserved' | 'redirect'
-  /** That row is deleted softly, and holds it all the same. Not of a name. */
+  /** That row is soft-deleted and still holds the text. Not set for a name. */
   readonly deleted?: true
-  /** No row holds it: the call brings it twice, and this is not the first time. */
+  /** No row holds the text. The call contains it twice, and this is not the first time. */
   readonly repeated?: true
-  /** 0-based position among all rows of the call; 0 for a single row, and where TypeORM's own call does not tell. */
+  /** 0-based position among all rows of the call. 0 for a single row, and if TypeORM's own call does not report it. */
   readonly row: number
 }
 
 /**
- * Texts that must be free are taken; nothing was written. Thrown by TypeORM's own calls, it is a `QueryFailedError` as
- * well, and lists what the database refused: one text, or every name. More cannot be asked there: the transaction is
- * aborted by then, and its caller's. `insertOrFail` and `updateOrFail` list all that is taken.
+ * Texts that must be free are taken, and nothing was written. If TypeORM's own calls throw it, it is also a
+ * `QueryFailedError`, and lists the texts that the database refused: one text, or all names. No query can find more,
+ * because the caller's transaction is already aborted. `insertOrFail` and `updateOrFail` list all taken texts.
  */
 export class TextTakenError extends UniqueTextError {
   override readonly name = 'TextTakenError'
   /** The name of the condition. */
   readonly code = 'TEXT_TAKEN'
-  /** Every text that was found taken, in the order requested. */
+  /** All texts that were found taken, in the order of the request. */
   readonly taken: readonly TakenText[]
 
-  /** @param remedy a sentence */
+  /** @param remedy a sentence with the next step */
   constructor(taken: readonly TakenText[], cause?: unknown, remedy: string = USE_OR_CHANGE) {
-    // All of one row, or of rows that TypeORM's own call does not tell.
+    // All are of one row, or of rows that TypeORM's own call does not report.
     const isOneRow = taken.every(({ row }) => row === 0)
     const list = taken.map((one) => {
       const position = isOneRow ? '' : `row ${one.row}: `
@@ -206,14 +206,14 @@ function keeping({ id, holder, holderProperty, state, deleted, repeated }: Taken
   return `${state === undefined ? 'held by' : 'a former name, kept for'} ${of}${row}${as}${deleted ? ', which is deleted softly' : ''}`
 }
 
-/** A transformer may make a BigInt of a key, and JSON cannot represent it. */
+/** A transformer may turn a key into a BigInt, which JSON cannot represent. */
 const asJson = (value: unknown): string =>
   JSON.stringify(value, (_key, part: unknown) => (typeof part === 'bigint' ? String(part) : part))
 
-/** A message of a thousand names helps nobody; `taken` has all. */
+/** A message of a thousand names is unreadable. `taken` lists all of them. */
 const MAX_TAKEN_SHOWN = 10
 
-/** A token of `once` was used before, with another request; nothing was written, and `work` was not called. */
+/** A token of `once` was already used with another request. Nothing was written, and `work` was not called. */
 export class TokenReusedError extends UniqueTextError {
   override readonly name = 'TokenReusedError'
   /** The name of the condition. */
@@ -239,11 +239,11 @@ export class OnceRunningError extends UniqueTextError {
   }
 }
 
-/** The work of a token of `once` failed in an earlier call, which has kept its failure: `work` was not called. */
+/** The work of a token of `once` failed in an earlier call, which stored its failure. `work` was not called. */
 export class OnceFailedError extends UniqueTextError {
   override readonly name = 'OnceFailedError'
   readonly code = 'ONCE_FAILED'
-  /** What `keepFailures` of the earlier call returned, as read back from JSON. */
+  /** The result of `keepFailures` in the earlier call, as read back from JSON. */
   readonly failure: unknown
 
   constructor(failure: unknown) {
@@ -252,7 +252,7 @@ export class OnceFailedError extends UniqueTextError {
   }
 }
 
-/** The text of an `immutable` declaration was changed; nothing was written. */
+/** The text of an `immutable` declaration was changed. Nothing was written. */
 export class ImmutableTextError extends UniqueTextError {
   override readonly name = 'ImmutableTextError'
   /** The name of the condition. */
@@ -266,7 +266,7 @@ export class ImmutableTextError extends UniqueTextError {
   }
 }
 
-/** More than `maxChainLength` texts share one hash in one scope: an attack, or a broken digest. */
+/** More than `maxChainLength` texts have the same hash in one scope: an attack, or a broken digest. */
 export class ChainLimitError extends UniqueTextError {
   override readonly name = 'ChainLimitError'
   /** The name of the condition. */
@@ -302,12 +302,12 @@ export class HashCollisionError extends UniqueTextError {
   }
 }
 
-/** Find-or-create gave up. `cause` is the last error of the driver, if there was one. */
+/** Find-or-create gave up. `cause` is the last error of the driver, if any. */
 export class AttemptsExhaustedError extends UniqueTextError {
   override readonly name = 'AttemptsExhaustedError'
   /** The name of the condition. */
   readonly code = 'ATTEMPTS_EXHAUSTED'
-  /** Attempts made: 10 means one try and nine retries. */
+  /** The number of attempts: 10 means one try and nine retries. */
   readonly attempts: number
   /** The time since the first attempt began. */
   readonly elapsedMilliseconds: number
@@ -325,8 +325,8 @@ export class AttemptsExhaustedError extends UniqueTextError {
 }
 
 /**
- * Postgres aborted the caller's transaction (40001 or 40P01), or a statement that was prepared on its connection did not
- * fit any more. `cause` is the driver's error.
+ * Postgres aborted the caller's transaction (40001 or 40P01), or a statement that was prepared on its connection no
+ * longer fitted. `cause` is the driver's error.
  */
 export class TransactionAbortedError extends UniqueTextError {
   override readonly name = 'TransactionAbortedError'
@@ -339,7 +339,7 @@ export class TransactionAbortedError extends UniqueTextError {
   }
 }
 
-/** Two stored rows hold the same text in the same scope: the guard or the index was switched off. */
+/** Two stored rows hold the same text in the same scope, because the guard or the index was switched off. */
 export class DuplicateTextError extends UniqueTextError {
   override readonly name = 'DuplicateTextError'
   /** The name of the condition. */
@@ -359,19 +359,19 @@ export class DuplicateTextError extends UniqueTextError {
   }
 }
 
-/** One thing about the database that contradicts a declaration. */
+/** One difference between the database and a declaration. */
 export interface Finding {
-  /** What is wrong with the object. */
+  /** The kind of difference. */
   readonly kind: 'missing' | 'invalid' | 'different' | 'disabled'
   /** The kind of the object. */
   readonly object: 'table' | 'column' | 'index' | 'check' | 'guard' | 'function' | 'trigger'
   /** The name of the object in the database. */
   readonly name: string
-  /** One clause, where `kind` does not say it all: `its body differs`. */
+  /** One clause, if `kind` is not sufficient: `its body differs`. */
   readonly detail?: string
 }
 
-/** The database lacks what a declaration needs. Thrown before anything is written. */
+/** The database lacks an object that a declaration needs. Thrown before anything is written. */
 export class SchemaDriftError extends UniqueTextError {
   override readonly name = 'SchemaDriftError'
   /** The name of the condition. */
@@ -388,21 +388,21 @@ export class SchemaDriftError extends UniqueTextError {
   }
 }
 
-/** Not PostgreSQL, or a database whose encoding is not UTF8. */
+/** The database is not PostgreSQL, or its encoding is not UTF8. */
 export class UnsupportedDatabaseError extends UniqueTextError {
   override readonly name = 'UnsupportedDatabaseError'
   /** The name of the condition. */
   readonly code = 'UNSUPPORTED_DATABASE'
 }
 
-/** What a call waits for waits for the call, and would for ever: it was ended. */
+/** The call was ended, because it waited for work that waits for the call itself. */
 export class WaitsForItselfError extends UniqueTextError {
   override readonly name = 'WaitsForItselfError'
   /** The name of the condition. */
   readonly code = 'WAITS_FOR_ITSELF'
 }
 
-/** The DataSource has no connections any more. Nothing was sent by what waited for one. */
+/** The DataSource no longer has connections. Calls that waited for one sent nothing. */
 export class DataSourceDestroyedError extends UniqueTextError {
   override readonly name = 'DataSourceDestroyedError'
   /** The name of the condition. */

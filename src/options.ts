@@ -1,13 +1,13 @@
 import { DeclarationError } from './errors'
 
-/** What an option takes. */
+/** The rule for the value of an option. */
 export interface Rule {
   readonly takes: (value: unknown) => boolean
   /** Completes "must be …". */
   readonly expected: string
 }
 
-/** A rule for each option of a type, so that an option without one does not compile. */
+/** A rule for each option of a type. An option without a rule does not compile. */
 export type Rules<Options extends object> = { readonly [Name in keyof Options]-?: Rule }
 
 const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' && value !== ''
@@ -15,10 +15,10 @@ const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' 
 const hasMethod = (value: unknown, name: string): boolean =>
   typeof value === 'object' && value !== null && typeof Reflect.get(value, name) === 'function'
 
-/** What a call has whose options are left out: nothing of it is checked. */
+/** The options of a call that leaves them out. They are not checked. */
 export const NO_OPTIONS: object = Object.freeze({})
 
-/** TypeORM's own mark decides: two copies of it may be loaded, and an EntityManager may be extended. */
+/** TypeORM's own mark decides, because two copies of TypeORM may be loaded, and an EntityManager may be extended. */
 export const isManager = (value: unknown): boolean =>
   typeof value === 'object' &&
   value !== null &&
@@ -26,7 +26,7 @@ export const isManager = (value: unknown): boolean =>
 
 type RuleName = 'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'properties' | 'manager' | 'dataSource'
 
-/** What several options take. */
+/** Rules that several options use. */
 export const RULE: Readonly<Record<RuleName, Rule>> = {
   boolean: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
   name: { takes: isNonEmptyString, expected: 'a non-empty string' },
@@ -34,7 +34,7 @@ export const RULE: Readonly<Record<RuleName, Rule>> = {
     takes: (value) => Number.isSafeInteger(value) && Number(value) > 0,
     expected: 'a whole number above 0',
   },
-  // Recognized by its parts: an AbortSignal of another realm, as in Jest, is not an instance of ours.
+  // Recognized by its methods, because an AbortSignal of another realm, as in Jest, is not an instance of ours.
   signal: {
     takes: (value) => ['throwIfAborted', 'addEventListener'].every((name) => hasMethod(value, name)),
     expected: 'an AbortSignal',
@@ -51,20 +51,20 @@ export const RULE: Readonly<Record<RuleName, Rule>> = {
   },
 }
 
-/** One of these strings. */
+/** Requires one of these strings. */
 export const oneOf = (...values: readonly string[]): Rule => ({
   takes: (value) => typeof value === 'string' && values.includes(value),
   expected: `one of ${values.join(', ')}`,
 })
 
 /**
- * JavaScript has no types, and an option that is ignored would do something else than was asked for. `undefined` is as
- * good as left out.
+ * Checks the options of a call, because JavaScript has no types, and an ignored option would cause unexpected results.
+ * An option that is `undefined` is left out.
  *
- * @param where stands before the colon: `findOrCreate()`, or `@UniqueName on User.handle`
- * @param rules of all options that there are, as {@link Rules}
- * @param required options that must be there
- * @throws DeclarationError for anything but an object, an option without a rule, or a value that the option does not take
+ * @param where the text before the colon: `findOrCreate()`, or `@UniqueName on User.handle`
+ * @param rules of all existing options, as {@link Rules}
+ * @param required options that must be present
+ * @throws DeclarationError for anything but an object, an option without a rule, or a value that the option refuses
  */
 export function checkOptions(
   where: string,
@@ -77,7 +77,7 @@ export function checkOptions(
     throw new DeclarationError(`${where}: the options must be an object, got ${kindOf(options)}.`)
   const missing = required.find((name) => Reflect.get(options, name) === undefined)
   if (missing !== undefined) throw new DeclarationError(`${where}: ${missing} must be ${rules[missing]?.expected}.`)
-  // Inherited ones too, for they are read in the same way.
+  // Inherited options are checked too, because they are read in the same way.
   for (const name in options) {
     if (Object.hasOwn(rules, name)) continue
     throw new DeclarationError(`${where}: there is no option "${name}". It takes ${Object.keys(rules).join(', ')}.`)
@@ -88,11 +88,11 @@ export function checkOptions(
   }
 }
 
-/** No promise, Map or Date: their options would be ignored. An object of another realm is one; so is a module. */
+/** Refuses a promise, Map or Date, whose options would be ignored. Accepts objects of other realms, and modules. */
 const isOptions = (value: unknown): value is object =>
   typeof value === 'object' && ['[object Object]', '[object Module]'].includes(Object.prototype.toString.call(value))
 
-/** What a wrong argument is, in one or two words. */
+/** Describes a wrong argument in one or two words. */
 export function kindOf(value: unknown): string {
   if (value === null) return 'null'
   if (typeof value !== 'object') return typeof value
