@@ -131,7 +131,7 @@ export class TextRejectedError extends UniqueTextError {
   constructor({ property, reason, offset, row, cause }: Rejection) {
     const position = offset === undefined ? '' : ` (code point ${offset})`
     const of = row ? ` of row ${row}` : ''
-    const next = 'Correct the text or leave the row out.'
+    const next = row === undefined ? 'Correct the text.' : 'Correct the text or leave the row out.'
     super(`The text for "${property}"${of} is rejected: ${reason}${position}. ${next}`, cause)
     this.property = property
     this.reason = reason

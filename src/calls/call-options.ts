@@ -318,10 +318,15 @@ type WithText<Entity, Given, By> = string extends By | keyof Entity
 /** Options whose `by` is inferred. */
 export type Naming<By, Options> = Options & { readonly by?: By | undefined }
 
-/** @throws DeclarationError for anything but an EntityManager */
+/** @throws DeclarationError for anything but the EntityManager of a DataSource that was initialized */
 export function requireManager(manager: EntityManager): void {
   const given: unknown = manager
-  if (isManager(given)) return
+  if (isManager(given)) {
+    const { isInitialized, entityMetadatas } = manager.connection
+    // A destroyed DataSource keeps its entities, and has an error of its own.
+    if (isInitialized || entityMetadatas.length > 0) return
+    throw new DeclarationError('The DataSource is not initialized. Await dataSource.initialize() before the call.')
+  }
   const own = typeof given === 'object' && given !== null && 'manager' in given && isManager(given.manager)
   throw new DeclarationError(
     `Expected an EntityManager as the first argument, got ${kindOf(given)}. ` +

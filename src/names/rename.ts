@@ -45,10 +45,12 @@ export async function rename<Entity extends ObjectLiteral>(
   const other = keys.find((key) => declared.every(({ name }) => name !== key))
   const [first] = declared
   if (!first || keys.length === 0 || other !== undefined) {
-    const list = declared.map(({ name }) => `"${name}"`).join(', ') || 'none'
+    const list = declared.map(({ name }) => `"${name}"`).join(', ')
     throw new DeclarationError(
-      `rename(): ${other === undefined ? 'no name was given' : `"${other}" is no name`}. ${metadata.name} has ${list}; ` +
-        `updateOrFail() changes other properties with it.`,
+      `rename(): ${other === undefined ? 'no name was given' : `"${other}" is not a name`}. ` +
+        (first
+          ? `${metadata.name} has ${list}; updateOrFail() changes other properties with it.`
+          : `${metadata.name} has no names; declare them with @UniqueName.`),
     )
   }
   const renamed = await updateNames(manager, holderEntity(metadata, first), id, names)

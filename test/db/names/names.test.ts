@@ -357,7 +357,7 @@ describe('rename', () => {
   test('is for names, of a row that is there', async () => {
     await expect(rename(manager, User, 7, { handle: 'a' })).rejects.toThrow(EntityNotFoundError)
     await expect(rename(manager, User, 7, {})).rejects.toThrow('no name was given. User has "handle", "nick"')
-    await expect(rename(manager, User, 7, { email: 'a' })).rejects.toThrow('"email" is no name')
+    await expect(rename(manager, User, 7, { email: 'a' })).rejects.toThrow('"email" is not a name')
     await expect(rename(manager, Dog, 7, {})).rejects.toThrow('Dog has none')
     await expect(rename(manager, User, 7, { handle: 'a\0' })).rejects.toThrow(TextRejectedError)
     const dog = await dataSource.getRepository(Dog).save({ tricks: 1 })
