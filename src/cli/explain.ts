@@ -13,7 +13,7 @@ export function explain(page: string, name: string | undefined): string {
     const cells = cellsOf(line)
     if (cells.length === 0) head = []
     else if (head.length === 0) head = cells
-    else if (cells.slice(0, -1).some((cell) => cell.toUpperCase() === name?.toUpperCase()))
+    else if (cells.slice(0, 2).some((cell) => cell.toUpperCase() === name?.toUpperCase()))
       return cells.map((cell, column) => `${head[column]}: ${cell}\n`).join('')
     else if (!/^-+$/u.test(cells[0] ?? '')) codes.push(cells[head[0] === 'class' ? 1 : 0] ?? '')
   }
