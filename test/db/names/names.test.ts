@@ -358,7 +358,7 @@ describe('rename', () => {
     await expect(rename(manager, User, 7, { handle: 'a' })).rejects.toThrow(EntityNotFoundError)
     await expect(rename(manager, User, 7, {})).rejects.toThrow('no name was given. User has "handle", "nick"')
     await expect(rename(manager, User, 7, { email: 'a' })).rejects.toThrow('"email" is not a name')
-    await expect(rename(manager, Dog, 7, {})).rejects.toThrow('Dog has none')
+    await expect(rename(manager, Dog, 7, {})).rejects.toThrow('Dog has no names')
     await expect(rename(manager, User, 7, { handle: 'a\0' })).rejects.toThrow(TextRejectedError)
     const dog = await dataSource.getRepository(Dog).save({ tricks: 1 })
     await expect(rename(manager, Cat, dog.id, { handle: 'a' })).rejects.toThrow(EntityNotFoundError)
