@@ -13,3 +13,17 @@ export async function untilBlocked(observer: Client, sessions = 1): Promise<void
     if ((rows[0]?.blocked ?? 0) >= sessions) return
   }
 }
+
+/** Makes a call while a transaction of another session has run `sql`, and ends that transaction once the call waits. */
+export async function meet<T>(
+  { other, observer }: { readonly other: Client; readonly observer: Client },
+  sql: string,
+  call: () => Promise<T>,
+  end: 'COMMIT' | 'ROLLBACK' = 'COMMIT',
+): Promise<T> {
+  await other.query(`BEGIN; ${sql}`)
+  const waiting = call()
+  await untilBlocked(observer)
+  await other.query(end)
+  return await waiting
+}
