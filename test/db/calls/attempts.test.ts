@@ -1,14 +1,15 @@
 import { createHash } from 'node:crypto'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { FindOrCreateManyResult } from '../../../src'
 import { AttemptsExhaustedError, findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { onlyRowOf, rowOf } from '../../support/results'
 import { entity, plain, text } from '../../support/entity'
 
 const db = useDatabase()
 
 const Word = entity('Word', { text: text(), note: plain() })
 const dataSource = db.useDataSource([Word])
+const { manager } = dataSource
 const client = db.useClient()
 
 beforeAll(async () => {
@@ -42,16 +43,8 @@ async function insertsSeen(): Promise<number> {
 /** No wait, and a note of every draw. */
 const drawNothing = () => vi.spyOn(Math, 'random').mockReturnValue(0)
 
-const one = () => findOrCreate(dataSource.manager, Word, { text: 'a' })
-const many = async () => {
-  const [result] = await findOrCreateMany(dataSource.manager, Word, [{ text: 'a' }])
-  return rowOf(result)
-}
-
-function rowOf<Entity>(result: FindOrCreateManyResult<Entity> | undefined) {
-  if (!result || 'error' in result) throw result?.error
-  return result
-}
+const one = () => findOrCreate(manager, Word, { text: 'a' })
+const many = () => onlyRowOf(findOrCreateMany(manager, Word, [{ text: 'a' }]))
 
 describe.each([
   ['findOrCreate', one],
@@ -104,21 +97,17 @@ describe('a batch', () => {
   beforeEach(() => loseTimes(0, '40001'))
 
   test('inserts in the order of the hashes, so that two with the same texts cannot wait for each other', async () => {
-    const texts = Array.from({ length: 200 }, (_, index) => `text ${index}`)
-    await findOrCreateMany(
-      dataSource.manager,
-      Word,
-      texts.map((text) => ({ text })),
-    )
-    const stored = await dataSource.manager.find(Word, { order: { id: 'ASC' } })
+    const rows = Array.from({ length: 200 }, (_, index) => ({ text: `text ${index}` }))
+    await findOrCreateMany(manager, Word, rows)
+    const stored = await manager.find(Word, { order: { id: 'ASC' } })
     const hashes = stored.map(({ text }) => createHash('md5').update(text).digest('hex'))
-    expect(hashes).toHaveLength(texts.length)
+    expect(hashes).toHaveLength(rows.length)
     expect(hashes).toEqual(hashes.toSorted())
   })
 
   test('has at most 1,000 rows', async () => {
     const texts = Array.from({ length: 2_001 }, (_, index) => ({ text: `text ${index}` }))
-    const sizes = await batchesOf(() => findOrCreateMany(dataSource.manager, Word, texts))
+    const sizes = await batchesOf(() => findOrCreateMany(manager, Word, texts))
     expect(sizes).toEqual([1_000, 1_000, 1])
   })
 
@@ -126,10 +115,10 @@ describe('a batch', () => {
     const texts = ['a', 'b', 'c', 'd', 'e'].map((letter) => ({ text: letter.repeat(5 * 2 ** 20) }))
     texts.push({ text: 'f'.repeat(17 * 2 ** 20) })
     const sizes = await batchesOf(async () => {
-      for (const result of await findOrCreateMany(dataSource.manager, Word, texts)) rowOf(result)
+      for (const result of await findOrCreateMany(manager, Word, texts)) rowOf(result)
     })
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(texts.length - 1)
     expect(Math.max(...sizes)).toBeLessThanOrEqual(3)
-    expect(await dataSource.manager.count(Word)).toBe(texts.length)
+    expect(await manager.count(Word)).toBe(texts.length)
   })
 })

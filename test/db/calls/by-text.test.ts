@@ -1,24 +1,9 @@
-import {
-  ChildEntity,
-  Column,
-  Entity,
-  type EntitySubscriberInterface,
-  PrimaryGeneratedColumn,
-  TableInheritance,
-} from 'typeorm'
+import { ChildEntity, Column, type EntitySubscriberInterface, TableInheritance } from 'typeorm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import {
-  countByText,
-  DeclarationError,
-  deleteByText,
-  existsByText,
-  findOrCreate,
-  findOrCreateMany,
-  UniqueText,
-} from '../../../src'
+import { countByText, DeclarationError, deleteByText, existsByText, findOrCreate, findOrCreateMany } from '../../../src'
 import { url } from '../../../src/text'
 import { Url } from '../../../src/url'
-import { untilBlocked } from '../../support/blocked'
+import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
 import { column, deleteDate, entity, text, toOne } from '../../support/entity'
@@ -36,12 +21,8 @@ const Live = entity('Live', { url: text({ ignoreDeleted: true }), deletedAt: del
 const Link = entity('Link', { page: toOne(() => Page) })
 const Stamp = entity('Stamp', { site: column('varchar', { length: 3 }), text: text({ scope: ['site'] }) })
 
-@Entity()
-@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-class Animal {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+const Animal = entity('Animal', { name: text() })
+TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Animal)
 @ChildEntity()
 class Cat extends Animal {
   @Column({ type: 'text', nullable: true }) fur!: string | null
@@ -51,11 +32,10 @@ class Dog extends Animal {}
 
 const dataSource = db.useDataSource([Page, Live, Link, Stamp, Animal, Cat, Dog, Url], { poolSize: 3 })
 const { manager } = dataSource
-const other = db.useClient()
-const observer = db.useClient()
+const sessions = { other: db.useClient(), observer: db.useClient() }
 
 afterEach(async () => {
-  await other.query('ROLLBACK')
+  await sessions.other.query('ROLLBACK')
   const { totalCount, idleCount } = poolOf(dataSource)
   expect(totalCount - idleCount).toBe(0)
 })
@@ -207,33 +187,23 @@ test('a row that others refer to stays, and the transaction can be used', async 
 describe('a delete that waits for another session', () => {
   test('deletes what was stored anew meanwhile: the text was at no moment missing', async () => {
     await pages(a, b)
-    await other.query(
-      `BEGIN; DELETE FROM "page" WHERE url = 'http://a/'; INSERT INTO "page" (url) VALUES ('http://a/')`,
-    )
-    const deleted = deleteByText(manager, Page, a)
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect(await deleted).toBe(true)
+    const replace = `DELETE FROM "page" WHERE url = 'http://a/'; INSERT INTO "page" (url) VALUES ('http://a/')`
+    expect(await meet(sessions, replace, () => deleteByText(manager, Page, a))).toBe(true)
     expect(await manager.find(Page)).toMatchObject([b])
   })
 
   test('leaves a row whose text has changed', async () => {
     await findOrCreate(manager, Live, { url: 'x' })
-    await other.query(`BEGIN; UPDATE live SET url = 'y'`)
-    const deleted = deleteByText(manager, Live, { url: 'x' })
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect(await deleted).toBe(false)
+    const remove = (): Promise<boolean> => deleteByText(manager, Live, { url: 'x' })
+    expect(await meet(sessions, `UPDATE live SET url = 'y'`, remove)).toBe(false)
     expect(await manager.find(Live)).toMatchObject([{ url: 'y' }])
   })
 
   test('in a transaction with an older snapshot says so', async () => {
     await pages(a)
-    await other.query(`BEGIN; DELETE FROM "page"`)
-    const deleted = rejection(manager.transaction('REPEATABLE READ', (own) => deleteByText(own, Page, a)))
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect(await deleted).toMatchObject({ code: 'TRANSACTION_ABORTED' })
+    const remove = (): Promise<unknown> => manager.transaction('REPEATABLE READ', (own) => deleteByText(own, Page, a))
+    const error = await rejection(meet(sessions, `DELETE FROM "page"`, remove))
+    expect(error).toMatchObject({ code: 'TRANSACTION_ABORTED' })
   })
 })
 

@@ -7,6 +7,7 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  type FindOrCreateManyResult,
   ImmutableTextError,
   uniqueTextMethods,
 } from '../../../src'
@@ -17,6 +18,7 @@ import { declarationsOf } from '../../../src/registry/registry'
 import { Url } from '../../../src/url'
 import { copyIn } from '../../stress/copy-in'
 import { entity, text } from '../../support/entity'
+import { onlyRowOf, rowOf } from '../../support/results'
 import { type Pair, STEVENS, SUFFIX_SAFE, URL_PATHS } from '../../support/md5-collisions'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
@@ -31,6 +33,7 @@ type Crowded = InstanceType<typeof Crowded>
 
 const db = useDatabase()
 const dataSource = db.useDataSource([Page, Crowded, Url])
+const { manager } = dataSource
 const client = db.useClient()
 
 const pairs: readonly { readonly name: string; readonly texts: Pair }[] = [
@@ -47,19 +50,17 @@ type Entrance = (manager: EntityManager, url: string) => Promise<Given>
 
 const md5 = (text: string): string => hash('md5', text)
 
-const firstOf = async (rows: Promise<readonly object[]>): Promise<Given> => {
-  const [row] = await rows
-  if (row && 'entity' in row) return row.entity as Page
-  throw new Error('No row came.')
-}
+const entitiesOf = (results: readonly FindOrCreateManyResult<Page>[]): Page[] =>
+  results.map((result) => rowOf(result).entity)
 
 const entrances: Readonly<Record<string, Entrance>> = {
   findOrCreate: async (manager, url) => (await findOrCreate(manager, Page, { url })).entity,
-  'findOrCreateMany, each alone': (manager, url) => firstOf(findOrCreateMany(manager, Page, [{ url }])),
+  'findOrCreateMany, each alone': async (manager, url) =>
+    (await onlyRowOf(findOrCreateMany(manager, Page, [{ url }]))).entity,
   'findOrCreate of a repository': async (manager, url) =>
     (await manager.getRepository(Page).extend(uniqueTextMethods).findOrCreate({ url })).entity,
-  'findOrCreateMany of a repository': (manager, url) =>
-    firstOf(manager.getRepository(Page).extend(uniqueTextMethods).findOrCreateMany([{ url }])),
+  'findOrCreateMany of a repository': async (manager, url) =>
+    (await onlyRowOf(manager.getRepository(Page).extend(uniqueTextMethods).findOrCreateMany([{ url }]))).entity,
   save: (manager, url) => manager.save(Page, { url }),
   'save of a repository': async (manager, url) => {
     const pages = manager.getRepository(Page)
@@ -77,24 +78,17 @@ const entrances: Readonly<Record<string, Entrance>> = {
     const { identifiers } = await manager.upsert(Page, { url, title: url }, ['urlHash', 'urlHashNumber'])
     return { id: Number(identifiers[0]?.['id']), url }
   },
-  'SQL without a hash': (manager, url) => sql(manager, 'insert into page (url) values ($1) returning id, url', [url]),
+  'SQL without a hash': (manager, url) => insert(manager, '(url) values ($1)', [url]),
   'SQL with the hash and a number of its own': (manager, url) =>
-    sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, 7) returning id, url', [
-      url,
-      md5(url),
-    ]),
+    insert(manager, '(url, "urlHash", "urlHashNumber") values ($1, $2, 7)', [url, md5(url)]),
   'SQL with a wrong hash and no number': (manager, url) =>
-    sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, null) returning id, url', [
-      url,
-      md5('another'),
-    ]),
-  'SQL, ON CONFLICT DO NOTHING': (manager, url) =>
-    sql(manager, 'insert into page (url) values ($1) on conflict do nothing returning id, url', [url]),
+    insert(manager, '(url, "urlHash", "urlHashNumber") values ($1, $2, null)', [url, md5('another')]),
+  'SQL, ON CONFLICT DO NOTHING': (manager, url) => insert(manager, '(url) values ($1) on conflict do nothing', [url]),
   'COPY without a hash': (manager, url) => copy(manager, 'copy page (url) from stdin', [url]),
   'COPY with the hash and a number of its own': (manager, url) =>
     copy(manager, 'copy page (url, "urlHash", "urlHashNumber") from stdin', [`${url}\t${md5(url)}\t7`]),
   'UPDATE of another row into the collision': async (manager, url) => {
-    const row = await sql(manager, 'insert into page (url) values ($1) returning id, url', [`other ${url}`])
+    const row = await insert(manager, '(url) values ($1)', [`other ${url}`])
     return await sql(manager, 'update page set url = $2 where id = $1 returning id, url', [row?.id, url])
   },
   'update of a repository into the collision': async (manager, url) => {
@@ -115,6 +109,9 @@ async function sql(manager: EntityManager, statement: string, values: unknown[])
   return ((Array.isArray(rows) && Array.isArray(rows[0]) ? rows[0] : rows) as Page[])[0]
 }
 
+const insert = (manager: EntityManager, values: string, parameters: string[]): Promise<Given> =>
+  sql(manager, `insert into page ${values} returning id, url`, parameters)
+
 async function copy(manager: EntityManager, statement: string, lines: readonly string[]): Promise<Given> {
   const { queryRunner } = manager
   await copyIn(queryRunner ? ((await queryRunner.connect()) as Client) : client, statement, lines)
@@ -124,11 +121,9 @@ async function copy(manager: EntityManager, statement: string, lines: readonly s
 /** Brings both texts in at once. */
 const both: Readonly<Record<string, (manager: EntityManager, texts: Pair) => Promise<readonly Given[]>>> = {
   'findOrCreateMany of both': async (manager, [a, b]) =>
-    (await findOrCreateMany(manager, Page, [{ url: a }, { url: b }])).map((result) =>
-      'entity' in result ? result.entity : undefined,
-    ),
+    entitiesOf(await findOrCreateMany(manager, Page, [{ url: a }, { url: b }])),
   'findOrCreate of both at once': async (manager, texts) =>
-    (await Promise.all(texts.map((url) => findOrCreate(manager, Page, { url })))).map(({ entity }) => entity),
+    entitiesOf(await Promise.all(texts.map((url) => findOrCreate(manager, Page, { url })))),
   'save of both': (manager, [a, b]) => manager.save(Page, [{ url: a }, { url: b }]),
   'upsert of both': async (manager, [a, b]) => {
     await manager.upsert(Page, [{ url: a }, { url: b }], ['urlHash', 'urlHashNumber'])
@@ -162,14 +157,14 @@ async function expectTwoRows(texts: Pair, given: readonly Given[]): Promise<void
   const ids = new Map(rows.map(({ id, url }) => [url, id]))
   for (const { id, url } of given.filter((row) => row !== undefined)) expect([url, id]).toEqual([url, ids.get(url)])
   for (const url of texts) {
-    expect(await findOneByText(dataSource.manager, Page, { url })).toMatchObject({ id: ids.get(url), url })
-    expect(await findOrCreate(dataSource.manager, Page, { url })).toMatchObject({ created: false, attempts: 1 })
+    expect(await findOneByText(manager, Page, { url })).toMatchObject({ id: ids.get(url), url })
+    expect(await findOrCreate(manager, Page, { url })).toMatchObject({ created: false, attempts: 1 })
   }
   expect(await violations(client, tableOf(Page))).toEqual([])
 }
 
 const settings: Readonly<Record<string, <T>(work: (manager: EntityManager) => Promise<T>) => Promise<T>>> = {
-  'outside a transaction': (work) => work(dataSource.manager),
+  'outside a transaction': (work) => work(manager),
   'in a transaction': (work) => dataSource.transaction(work),
   'in a SERIALIZABLE transaction': (work) => dataSource.transaction('SERIALIZABLE', work),
 }
@@ -200,19 +195,13 @@ describe.each(pairs)('$name', ({ texts }) => {
 
   test('findOrCreate of an active record keeps both', async () => {
     const given = [await Page.findOrCreate({ url: texts[0] }), await Page.findOrCreate({ url: texts[1] })]
-    await expectTwoRows(
-      texts,
-      given.map(({ entity }) => entity),
-    )
+    await expectTwoRows(texts, entitiesOf(given))
     expect(await Page.findOneByText({ url: texts[1] })).toMatchObject({ url: texts[1] })
   })
 
   test('findOrCreateMany of an active record keeps both', async () => {
     const results = await Page.findOrCreateMany(texts.map((url) => ({ url })))
-    await expectTwoRows(
-      texts,
-      results.map((result) => ('entity' in result ? result.entity : undefined)),
-    )
+    await expectTwoRows(texts, entitiesOf(results))
   })
 
   test('save of an active record keeps both', async () => {
@@ -232,16 +221,16 @@ describe.each(pairs)('$name', ({ texts }) => {
   })
 
   test('findOneByText of the other text finds nothing', async () => {
-    await findOrCreate(dataSource.manager, Page, { url: texts[0] })
-    expect(await findOneByText(dataSource.manager, Page, { url: texts[1] })).toBeNull()
+    await findOrCreate(manager, Page, { url: texts[0] })
+    expect(await findOneByText(manager, Page, { url: texts[1] })).toBeNull()
   })
 
   test('upsert of one again changes its own row only', async () => {
     for (const url of [...texts, ...texts]) {
-      await dataSource.manager.upsert(Page, { url, title: `of ${url}` }, ['urlHash', 'urlHashNumber'])
+      await manager.upsert(Page, { url, title: `of ${url}` }, ['urlHash', 'urlHashNumber'])
     }
     await expectTwoRows(texts, [])
-    for (const { url, title } of await dataSource.manager.find(Page)) expect(title).toBe(`of ${url}`)
+    for (const { url, title } of await manager.find(Page)) expect(title).toBe(`of ${url}`)
   })
 
   test('SQL that claims number 0 for the second is refused with 23505 by our index, and changes nothing', async () => {
@@ -260,12 +249,12 @@ describe.each(pairs)('$name', ({ texts }) => {
   ] as const)(
     'UPDATE of %s out of the collision leaves the other row with its text, its id and number 0',
     async (_, place) => {
-      for (const url of texts) await findOrCreate(dataSource.manager, Page, { url })
+      for (const url of texts) await findOrCreate(manager, Page, { url })
       const before = await stored()
       await client.query('update page set url = $2 where url = $1', [texts[place], 'elsewhere'])
       const left = before[1 - place]
       expect((await stored()).filter(({ url }) => url !== 'elsewhere')).toEqual([{ ...left, n: 0 }])
-      const back = await findOrCreate(dataSource.manager, Page, { url: texts[place] })
+      const back = await findOrCreate(manager, Page, { url: texts[place] })
       expect(back.created).toBe(true)
       await client.query(`delete from page where url = 'elsewhere'`)
       await expectTwoRows(texts, [back.entity])
@@ -273,7 +262,7 @@ describe.each(pairs)('$name', ({ texts }) => {
   )
 
   test('UPDATE of one into the other is refused with 40001', async () => {
-    for (const url of texts) await findOrCreate(dataSource.manager, Page, { url })
+    for (const url of texts) await findOrCreate(manager, Page, { url })
     for (const [from, to] of [texts, texts.toReversed()]) {
       await expect(client.query('update page set url = $2 where url = $1', [from, to])).rejects.toMatchObject({
         code: '40001',
@@ -363,8 +352,7 @@ describe('a chain', () => {
       await client.query<{ text: string; n: number }>('select text, "textHashNumber" as n from crowded order by n')
     ).rows.map(({ text, n }) => [text, n])
 
-  const create = async (text: string): Promise<Crowded> =>
-    (await findOrCreate(dataSource.manager, Crowded, { text })).entity
+  const create = async (text: string): Promise<Crowded> => (await findOrCreate(manager, Crowded, { text })).entity
 
   test('of which 0 and 10 are left gives the third text number 11', async () => {
     for (let n = 0; n <= 10; n += 1) await create(`t${n}`)
@@ -410,7 +398,7 @@ describe('a chain', () => {
 
     expect(await chain()).toHaveLength(LONGEST_CHAIN)
     await expect(create('one too many')).rejects.toBeInstanceOf(ChainLimitError)
-    const [known, refused] = await findOrCreateMany(dataSource.manager, Crowded, [{ text: 'text 7' }, { text: 'more' }])
+    const [known, refused] = await findOrCreateMany(manager, Crowded, [{ text: 'text 7' }, { text: 'more' }])
     expect(known).toMatchObject({ created: false, entity: { text: 'text 7' } })
     expect(refused).toMatchObject({ error: expect.any(ChainLimitError) })
     await expect(client.query(`insert into crowded (text) values ('more')`)).rejects.toMatchObject({ code: 'UT002' })
@@ -421,7 +409,6 @@ describe('a chain', () => {
 })
 
 test('a text that nobody holds is refused where another of its hash is stored twice, with the doctor as the next step', async () => {
-  const { manager } = dataSource
   await client.query(`alter table crowded disable trigger user; truncate crowded;
     insert into crowded (text, "textHash", "textHashNumber", "textHashChained")
       select 'a', '${oneHash.js('')}', n, n = 0 from generate_series(0, 1) as n; alter table crowded enable trigger user`)

@@ -15,6 +15,7 @@ import { entityTextOf } from '../../../src/calls/entity-text'
 import { PreparedMany } from '../../../src/calls/many'
 import { trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { queriesOf } from '../../support/queries'
 import { column, embedded, entity, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Author } from '../../support/entities'
@@ -60,13 +61,7 @@ afterEach(() => {
   vi.restoreAllMocks()
 })
 
-async function statementsOf(call: () => Promise<unknown>): Promise<string[]> {
-  const sent = vi.spyOn(dataSource.logger, 'logQuery')
-  await call()
-  const statements = sent.mock.calls.map(([sql]) => sql)
-  sent.mockRestore()
-  return statements
-}
+const statementsOf = (call: () => Promise<unknown>): Promise<string[]> => queriesOf(dataSource, call)
 
 const never = (): never => {
   throw new Error('create() was called')

@@ -1,8 +1,9 @@
 import type { EntityManager } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOrCreate, insertOrFail, TextTakenError, updateOrFail } from '../../../src'
+import { findOrCreate, insertOrFail, updateOrFail } from '../../../src'
 import { toTextTakenError } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { takenBy } from '../../support/results'
 import { column, deleteDate, entity, text } from '../../support/entity'
 
 const db = useDatabase()
@@ -26,12 +27,6 @@ beforeAll(async () => {
   await manager.softDelete(Page, { id: 1 })
 })
 
-const refusal = async (call: Promise<unknown>): Promise<TextTakenError> => {
-  const error: unknown = await call.catch((caught: unknown) => caught)
-  if (error instanceof TextTakenError) return error
-  throw error
-}
-
 type Call = (url: string) => Promise<unknown>
 
 describe('a refusal for the text of a softly deleted row says so, and what to do', () => {
@@ -52,20 +47,20 @@ describe('a refusal for the text of a softly deleted row says so, and what to do
       },
     ],
   ])('%s', async (_, call) => {
-    const { taken, message } = await refusal(call('deleted'))
+    const { taken, message } = await takenBy(call('deleted'))
     expect(taken).toMatchObject([{ property: 'url', id: { id: 1 }, deleted: true }])
     expect(message).toContain('held by {"id":1}, which is deleted softly')
     expect(message).toContain(
       "To use a softly deleted row, restore it: restore(), or findOrCreate() with { deleted: 'restore' }",
     )
-    const ofLive = await refusal(call('live'))
+    const ofLive = await takenBy(call('live'))
     expect(ofLive.taken).toMatchObject([{ id: { id: 2 } }])
     expect(ofLive.taken[0]).not.toHaveProperty('deleted')
     expect(ofLive.message).not.toContain('deleted')
   })
 
   test("findOrCreate with deleted: 'throw'", async () => {
-    const { taken, message } = await refusal(
+    const { taken, message } = await takenBy(
       findOrCreate(manager, Page, { url: 'deleted' }, { by: 'url', deleted: 'throw' }),
     )
     expect(taken).toMatchObject([{ id: { id: 1 }, deleted: true }])
@@ -74,7 +69,7 @@ describe('a refusal for the text of a softly deleted row says so, and what to do
 
   test('the text of several rows, each by itself', async () => {
     const rows = ['live', 'deleted', 'free', 'deleted'].map((url) => ({ url }))
-    const { taken } = await refusal(insertOrFail(manager, Page, rows))
+    const { taken } = await takenBy(insertOrFail(manager, Page, rows))
     expect(taken.map(({ row, deleted }) => [row, deleted])).toEqual([
       [0, undefined],
       [1, true],
@@ -83,7 +78,7 @@ describe('a refusal for the text of a softly deleted row says so, and what to do
   })
 
   test('an ordinary unique column, and a primary key', async () => {
-    const { taken } = await refusal(
+    const { taken } = await takenBy(
       insertOrFail(manager, Page, [
         { url: 'x', code: 'deleted' },
         { url: 'y', id: 2 },
@@ -96,7 +91,7 @@ describe('a refusal for the text of a softly deleted row says so, and what to do
   })
 
   test('and with ignoreDeleted a deleted row holds nothing', async () => {
-    const { taken } = await refusal(insertOrFail(manager, Page, { url: 'z', title: 'live' }))
+    const { taken } = await takenBy(insertOrFail(manager, Page, { url: 'z', title: 'live' }))
     expect(taken).toEqual([{ entity: 'Page', property: 'title', id: { id: 2 }, row: 0 }])
     await insertOrFail(manager, Page, { url: 'z', title: 'freed' })
   })

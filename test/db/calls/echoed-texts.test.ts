@@ -1,22 +1,21 @@
 import { types } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource, EntityManager } from 'typeorm'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, upsertByText } from '../../../src'
 import { useDatabase } from '../../support/database'
-import { entity, plain, text } from '../../support/entity'
+import { onlyRowOf } from '../../support/results'
+import { column, entity, plain, text } from '../../support/entity'
 
 const Note = entity('Note', { text: text(), title: plain() })
 const BriefNote = entity('BriefNote', { text: text() })
 
-@Entity({ name: 'place' })
-@UniqueText({ as: 'place', columns: ['path', { property: 'query', prefix: '?' }], scope: ['host'] })
-class Place {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) host!: string
-  @Column({ type: 'text', nullable: true }) path!: string | null
-  @Column({ type: 'varchar', length: 20, nullable: true }) query!: string | null
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const Place = entity('Place', {
+  host: column('text'),
+  path: plain(),
+  query: column('varchar', { length: 20, nullable: true }),
+  title: plain(),
+})
+UniqueText({ as: 'place', columns: ['path', { property: 'query', prefix: '?' }], scope: ['host'] })(Place)
 
 const LONG = 'é'.repeat(100_000)
 
@@ -41,15 +40,11 @@ describe('the server does not send back a text that was sent', () => {
   const ways: Readonly<Record<string, (manager: EntityManager, text: string) => Promise<unknown>>> = {
     findOrCreate: async (manager, text) => (await findOrCreate(manager, Note, { text })).entity.text,
     findOneByText: async (manager, text) => (await findOneByText(manager, Note, { text }))?.text ?? text,
-    findOrCreateMany: async (manager, text) => {
-      const [result] = await findOrCreateMany(manager, Note, [{ text }])
-      return result && 'entity' in result && result.entity.text
-    },
+    findOrCreateMany: async (manager, text) =>
+      (await onlyRowOf(findOrCreateMany(manager, Note, [{ text }]))).entity.text,
     upsertByText: async (manager, text) => (await upsertByText(manager, Note, { text, title: 'new' })).entity.text,
-    'upsertByText of many': async (manager, text) => {
-      const [result] = await upsertByText(manager, Note, [{ text, title: 'newer' }])
-      return result && 'entity' in result && result.entity.text
-    },
+    'upsertByText of many': async (manager, text) =>
+      (await onlyRowOf(upsertByText(manager, Note, [{ text, title: 'newer' }]))).entity.text,
   }
 
   test.each(Object.entries(ways))('%s', async (_, way) => {
@@ -71,10 +66,10 @@ test('text columns that are NULL, empty or full come back as they are stored', a
   ].map((place) => ({ ...place, host: 'a.example' }))
   for (const place of places) {
     for (const created of [true, false]) {
-      expect(await findOrCreate(dataSource.manager, Place, place)).toMatchObject({ created, entity: place })
+      expect(await findOrCreate(manager, Place, place)).toMatchObject({ created, entity: place })
     }
   }
-  const results = await findOrCreateMany(dataSource.manager, Place, places)
+  const results = await findOrCreateMany(manager, Place, places)
   expect(results).toMatchObject(places.map((entity) => ({ created: false, entity })))
 })
 
@@ -91,9 +86,9 @@ describe('a text that a trigger changes', () => {
   afterEach(() => dataSource.query('DROP FUNCTION stored CASCADE'))
 
   test('is the stored one in a row that was created', async () => {
-    const { entity, created } = await findOrCreate(dataSource.manager, Note, { text: 'ABC' })
+    const { entity, created } = await findOrCreate(manager, Note, { text: 'ABC' })
     expect([entity.text, created]).toEqual(['abc"\\☃', true])
-    const upserted = await upsertByText(dataSource.manager, Note, { text: 'GHI', title: 'new' })
+    const upserted = await upsertByText(manager, Note, { text: 'GHI', title: 'new' })
     expect(upserted).toMatchObject({ entity: { text: 'ghi"\\☃' }, created: true })
   })
 
@@ -121,7 +116,7 @@ test('a column that changes to NULL in one of several is told of too', async () 
     END $$;
     CREATE TRIGGER a_emptied BEFORE INSERT ON place FOR EACH ROW EXECUTE FUNCTION emptied()`)
   const given = { host: 'a.example', path: '/', query: 'b' }
-  const { entity, created } = await findOrCreate(dataSource.manager, Place, given)
+  const { entity, created } = await findOrCreate(manager, Place, given)
   await dataSource.query('DROP FUNCTION emptied CASCADE')
   expect([entity.path, entity.query, created]).toEqual(['/', null, true])
 })
@@ -146,7 +141,7 @@ describe("a text that a parser of the user's own reads", () => {
     expect(await texts(dataSource, '~a')).toEqual(['~a', '~a', '~a', '~a!', '~a'])
     types.setTypeParser(25, upper)
     expect(await texts(dataSource, '~b')).toEqual(['~B', '~B', '~B', '~B!', '~B'])
-    expect((await dataSource.manager.findOneByOrFail(Note, { text: '~b' })).text).toBe('~B')
+    expect((await manager.findOneByOrFail(Note, { text: '~b' })).text).toBe('~B')
     types.setTypeParser(25, plain)
     expect(await texts(dataSource, '~c')).toEqual(['~c', '~c', '~c', '~c!', '~c'])
   })

@@ -28,16 +28,13 @@ import {
 } from '../../../src'
 import { quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
+import { onlyRowOf } from '../../support/results'
 import { embedded, entity, plain, text, version } from '../../support/entity'
 
 const db = useDatabase()
 
-@Entity()
-@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-class Animal {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+const Animal = entity('Animal', { name: text() })
+TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Animal)
 
 @ChildEntity()
 class Cat extends Animal {
@@ -97,53 +94,45 @@ const { manager } = dataSource
 
 /** The row of one text, by either operation. */
 const operations = {
-  findOrCreate: async (entity: typeof Animal, name: string) =>
-    (await findOrCreate(dataSource.manager, entity, { name })).entity,
-  findOrCreateMany: async (entity: typeof Animal, name: string) => {
-    const [result] = await findOrCreateMany(dataSource.manager, entity, [{ name }])
-    if (!result || 'error' in result) throw result?.error
-    return result.entity
-  },
+  findOrCreate: async (entity: typeof Animal, name: string) => (await findOrCreate(manager, entity, { name })).entity,
+  findOrCreateMany: async (entity: typeof Animal, name: string) =>
+    (await onlyRowOf(findOrCreateMany(manager, entity, [{ name }]))).entity,
 } as const
 
 test('a row of a class with one child has no property of the child', async () => {
-  @Entity()
-  @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-  class Vehicle {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() name!: string
-  }
+  const Vehicle = entity('Vehicle', { name: text() })
+  TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Vehicle)
   @ChildEntity()
   class Lorry extends Vehicle {
     @Column({ type: 'integer', nullable: true }) load!: number | null
   }
   const { manager } = await db.dataSource([Vehicle, Lorry])
   await manager.save(manager.create(Vehicle, { name: 'a' }))
-  const { entity } = await findOrCreate(manager, Vehicle, { name: 'a' })
-  expect(entity).toStrictEqual(await manager.findOneBy(Vehicle, { name: 'a' }))
+  const found = await findOrCreate(manager, Vehicle, { name: 'a' })
+  expect(found.entity).toStrictEqual(await manager.findOneBy(Vehicle, { name: 'a' }))
 })
 
 describe.each(Object.entries(operations))('single table inheritance and %s', (operation, call) => {
   test('a child that is created is a row of its class', async () => {
     const { id } = await call(Dog, `dog by ${operation}`)
     expect(await dataSource.query('SELECT kind FROM animal WHERE id = $1', [id])).toEqual([{ kind: 'hound' }])
-    expect(await dataSource.manager.findOneBy(Dog, { id })).toBeInstanceOf(Dog)
-    expect(await dataSource.manager.findOneBy(Cat, { id })).toBeNull()
+    expect(await manager.findOneBy(Dog, { id })).toBeInstanceOf(Dog)
+    expect(await manager.findOneBy(Cat, { id })).toBeNull()
   })
 
   test('the parent finds a child as what it is', async () => {
     const name = `cat by ${operation}`
-    await dataSource.manager.save(dataSource.manager.create(Cat, { name, lives: 9 }))
+    await manager.save(manager.create(Cat, { name, lives: 9 }))
     const found = await call(Animal, name)
     expect(found).toBeInstanceOf(Cat)
     expect(found).toMatchObject({ name })
   })
 
   test('a row has the properties that find gives it, and none of another class', async () => {
-    await dataSource.manager.save(dataSource.manager.create(Cat, { name: `own by ${operation}`, lives: 9 }))
+    await manager.save(manager.create(Cat, { name: `own by ${operation}`, lives: 9 }))
     for (const name of [`own by ${operation}`, `created by ${operation}`]) {
       const given = await call(Animal, name)
-      expect(given).toStrictEqual(await dataSource.manager.findOneBy(Animal, { name }))
+      expect(given).toStrictEqual(await manager.findOneBy(Animal, { name }))
     }
   })
 
@@ -178,25 +167,21 @@ test("a user's own transformers decide what is stored and hashed, and what comes
 
 describe('what TypeORM computes while it reads stands on what find gives, and on no result', () => {
   const results: Record<string, (text: string) => Promise<Computed>> = {
-    'findOrCreate that creates': async (text) => (await findOrCreate(dataSource.manager, Computed, { text })).entity,
+    'findOrCreate that creates': async (text) => (await findOrCreate(manager, Computed, { text })).entity,
     'findOrCreate that finds': async (text) => {
-      await dataSource.manager.save(dataSource.manager.create(Computed, { text }))
-      return (await findOrCreate(dataSource.manager, Computed, { text })).entity
+      await manager.save(manager.create(Computed, { text }))
+      return (await findOrCreate(manager, Computed, { text })).entity
     },
-    findOrCreateMany: async (text) => {
-      const [result] = await findOrCreateMany(dataSource.manager, Computed, [{ text }])
-      if (!result || 'error' in result) throw result?.error
-      return result.entity
-    },
-    upsertByText: async (text) => (await upsertByText(dataSource.manager, Computed, { text })).entity,
-    insertOrFail: (text) => insertOrFail(dataSource.manager, Computed, { text }),
+    findOrCreateMany: async (text) => (await onlyRowOf(findOrCreateMany(manager, Computed, [{ text }]))).entity,
+    upsertByText: async (text) => (await upsertByText(manager, Computed, { text })).entity,
+    insertOrFail: (text) => insertOrFail(manager, Computed, { text }),
     updateOrFail: async (text) => {
-      const { id } = await insertOrFail(dataSource.manager, Computed, { text: `${text} before` })
-      return await updateOrFail(dataSource.manager, Computed, id, { text })
+      const { id } = await insertOrFail(manager, Computed, { text: `${text} before` })
+      return await updateOrFail(manager, Computed, id, { text })
     },
     findOneByText: async (text) => {
-      await insertOrFail(dataSource.manager, Computed, { text })
-      const found = await findOneByText(dataSource.manager, Computed, { text })
+      await insertOrFail(manager, Computed, { text })
+      const found = await findOneByText(manager, Computed, { text })
       if (!found) throw new TypeError('not found')
       return found
     },
@@ -204,23 +189,23 @@ describe('what TypeORM computes while it reads stands on what find gives, and on
 
   test.each(Object.entries(results))('%s', async (text, call) => {
     const result = await call(text)
-    const { length, wordId, ...columns } = await dataSource.manager.findOneByOrFail(Computed, { text })
+    const { length, wordId, ...columns } = await manager.findOneByOrFail(Computed, { text })
     expect([length, wordId]).toEqual([text.length, null])
     expect(result).toMatchObject(columns)
     expect(Object.keys(result).toSorted()).toEqual(Object.keys(columns).toSorted())
   })
 
   test('a value that is brought for it is dropped, as save drops it', async () => {
-    const { entity } = await findOrCreate(dataSource.manager, Computed, { text: 'brought', length: 99 })
+    const { entity } = await findOrCreate(manager, Computed, { text: 'brought', length: 99 })
     expect(Object.keys(entity)).toEqual(['id', 'text'])
-    const saved = await insertOrFail(dataSource.manager, Computed, { text: 'brought too', length: 99 })
-    expect(await dataSource.manager.findOneByOrFail(Computed, { id: saved.id })).toMatchObject({ length: 11 })
+    const saved = await insertOrFail(manager, Computed, { text: 'brought too', length: 99 })
+    expect(await manager.findOneByOrFail(Computed, { id: saved.id })).toMatchObject({ length: 11 })
   })
 
   test('what is loaded of a relation has it', async () => {
-    const word = await dataSource.manager.save(dataSource.manager.create(Word, { text: 'of computed' }))
-    await insertOrFail(dataSource.manager, Computed, { text: 'related', word })
-    const found = await findOneByText(dataSource.manager, Word, { text: 'of computed' }, { relations: { all: true } })
+    const word = await manager.save(manager.create(Word, { text: 'of computed' }))
+    await insertOrFail(manager, Computed, { text: 'related', word })
+    const found = await findOneByText(manager, Word, { text: 'of computed' }, { relations: { all: true } })
     expect(found?.all).toMatchObject([{ length: 7, wordId: word.id }])
   })
 })
@@ -248,7 +233,7 @@ test('a row of a batch that leaves out a column gets the default of its domain, 
 test('a role that may not lock rows is told of duplicates that it sees', async () => {
   const role = quote(`T reader ${createHash('sha256').update(db.url).digest('hex').slice(0, 8)}`)
   const client = await db.client()
-  await dataSource.manager.insert(Word, { text: 'x' })
+  await manager.insert(Word, { text: 'x' })
   // As a guard that was switched off would have let it in.
   await client.query(`
     SET session_replication_role = replica;
@@ -278,12 +263,9 @@ test('a role that may read what an entity has, and no other column, finds and cr
       await manager.query(`SET LOCAL ROLE ${role}`)
       expect(await findOrCreate(manager, Counted, { text: 'one' })).toMatchObject({ created: true })
       const texts = ['one', 'two', 'three', 'four', 'five']
-      const many = await findOrCreateMany(
-        manager,
-        Counted,
-        texts.map((text) => ({ text })),
-      )
-      expect(many).toMatchObject(texts.map((text) => ({ entity: { text }, created: text !== 'one' })))
+      const inputs = texts.map((text) => ({ text }))
+      const many = await findOrCreateMany(manager, Counted, inputs)
+      expect(many).toMatchObject(inputs.map((entity) => ({ entity, created: entity.text !== 'one' })))
       const rows = [...texts, 'six'].map((text) => ({ text, note: 'new' }))
       const upserted = await upsertByText(manager, Counted, rows)
       expect(upserted).toMatchObject(rows.map((entity) => ({ entity, created: entity.text === 'six' })))

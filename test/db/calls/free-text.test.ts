@@ -13,7 +13,7 @@ import {
 import { formerNamesOf, Name, rename, UniqueName } from '../../../src/names'
 import { serverError } from '../../../src/sql/sqlstate'
 import { lowerCase, normalizer } from '../../../src/text'
-import { untilBlocked } from '../../support/blocked'
+import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { deleteDate, entity, key, plain, text, toOne, uniqueName, uuidKey } from '../../support/entity'
 import { rejection } from '../../support/ledger'
@@ -41,11 +41,8 @@ const Seat = entity('Seat', {
   slug: uniqueName({ namespace: 'slug', former: 'reserve' }),
 })
 
-@Entity({ name: 'animal' })
-@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-class Animal {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-}
+const Animal = entity('Animal', {})
+TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Animal)
 
 @ChildEntity()
 class Cat extends Animal {
@@ -338,13 +335,10 @@ describe('withFreeText, with a name', () => {
   test.each([
     ['COMMIT', 'ada-3'],
     ['ROLLBACK', 'ada-2'],
-  ])('it waits for a candidate that another session has written, and after %s gets %s', async (end, gets) => {
+  ] as const)('it waits for a candidate that another session has written, and after %s gets %s', async (end, gets) => {
     await addPerson('ada')
-    await other.query(`BEGIN; INSERT INTO club (handle) VALUES ('ada-2')`)
-    const call = addPerson('ada')
-    await untilBlocked(observer)
-    await other.query(end)
-    expect(await call).toBe(gets)
+    const insert = `INSERT INTO club (handle) VALUES ('ada-2')`
+    expect(await meet({ other, observer }, insert, () => addPerson('ada'), end)).toBe(gets)
   })
 
   test('40 at once get 40 names without a gap', async () => {

@@ -10,7 +10,7 @@ import {
   upsertByText,
 } from '../../../src'
 import { sha256 } from '../../../src/text/digest'
-import { untilBlocked } from '../../support/blocked'
+import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { entity, plain, text } from '../../support/entity'
 import { LEVELS } from '../../support/sessions'
@@ -24,8 +24,7 @@ const TEXTS = 10
 const db = useDatabase()
 const dataSource = db.useDataSource([Page], { poolSize: CLIENTS })
 const { manager } = dataSource
-const other = db.useClient()
-const observer = db.useClient()
+const sessions = { other: db.useClient(), observer: db.useClient() }
 
 type Call = (manager: DataSource['manager']) => Promise<unknown>
 
@@ -56,15 +55,11 @@ const finds = new Set(['findOrCreate', 'findOrCreateMany', 'upsertByText'])
 describe.each(LEVELS)('at %s', (level) => {
   test.each(Object.keys(calls))('%s waits for who stores the text, and then gives what stands', async (name) => {
     const outcomes: string[] = []
-    for (const end of ['COMMIT', 'ROLLBACK']) {
+    for (const end of ['COMMIT', 'ROLLBACK'] as const) {
       await dataSource.query('TRUNCATE page RESTART IDENTITY')
-      await insertOrFail(dataSource.manager, Page, { url: 'first' })
-      await other.query('BEGIN')
-      await other.query(INSERT)
-      const call = shown(dataSource.transaction(level, async (manager) => await calls[name]?.(manager)))
-      await untilBlocked(observer)
-      await other.query(end)
-      outcomes.push(await call)
+      await insertOrFail(manager, Page, { url: 'first' })
+      const call = (): Promise<unknown> => dataSource.transaction(level, async (own) => await calls[name]?.(own))
+      outcomes.push(await shown(meet(sessions, INSERT, call, end)))
     }
     const seen = finds.has(name) ? 'found' : 'taken'
     // The index refuses TypeORM's own call whatever its snapshot; our calls look for the holder, which their snapshot hides.
@@ -74,13 +69,10 @@ describe.each(LEVELS)('at %s', (level) => {
   })
 
   test('a text whose row is being deleted is free for the call that waits', async () => {
-    await insertOrFail(dataSource.manager, Page, { url: 'a' })
-    await other.query('BEGIN')
-    await other.query(`DELETE FROM page`)
-    const call = shown(dataSource.transaction(level, (manager) => insertOrFail(manager, Page, { url: 'a' })))
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect(await call).toBe('created')
+    await insertOrFail(manager, Page, { url: 'a' })
+    const call = (): Promise<unknown> =>
+      dataSource.transaction(level, (manager) => insertOrFail(manager, Page, { url: 'a' }))
+    expect(await shown(meet(sessions, `DELETE FROM page`, call))).toBe('created')
   })
 })
 

@@ -32,16 +32,13 @@ import {
 import { lowerCase } from '../../../src/text'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
-import { column, deleteDate, entity, text } from '../../support/entity'
+import { takenBy } from '../../support/results'
+import { column, deleteDate, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
-async function taken(call: Promise<unknown>): Promise<TextTakenError['taken']> {
-  const error = await rejection(call)
-  expect(error).toBeInstanceOf(TextTakenError)
-  return (error as TextTakenError).taken
-}
+const taken = async (call: Promise<unknown>): Promise<TextTakenError['taken']> => (await takenBy(call)).taken
 
 class Snake extends DefaultNamingStrategy {
   override columnName(property: string, custom: string | undefined, prefixes: string[]): string {
@@ -126,12 +123,8 @@ test('embeddeds, a naming strategy, scopes by relation and embedded, JSON, array
   ])
 })
 
-@Entity()
-@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-class Media {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() title!: string
-}
+const Media = entity('Media', { title: text() })
+TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Media)
 @ChildEntity()
 class Film extends Media {
   @UniqueText({ nullable: true }) imdb!: string | null
@@ -215,19 +208,14 @@ test('many rows of many columns, more than one statement takes', async () => {
   expect(await manager.count(Wides)).toBe(1_000)
 })
 
-@Entity()
-@UniqueText({
+const Address = entity('Address', { host: column('text'), path: plain() })
+UniqueText({
   as: 'address',
   columns: [
     { property: 'host', normalize: lowerCase() },
     { property: 'path', prefix: '/' },
   ],
-})
-class Address {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) host!: string
-  @Column({ type: 'text', nullable: true }) path!: string | null
-}
+})(Address)
 
 describe('a text of several columns', () => {
   test('is taken column by column, also by a change of one of them', async () => {

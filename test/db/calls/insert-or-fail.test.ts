@@ -15,14 +15,14 @@ import {
   insertOrFail,
   insertOrNull,
   TextRejectedError,
-  TextTakenError,
   TransactionAbortedError,
   UniqueText,
   UniqueTextEntity,
   uniqueTextMethods,
 } from '../../../src'
 import { lowerCase, url } from '../../../src/text'
-import { untilBlocked } from '../../support/blocked'
+import { meet, untilBlocked } from '../../support/blocked'
+import { takenBy } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { column, entity, key, plain, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
@@ -87,9 +87,7 @@ const heard: string[] = []
 const statements: string[] = []
 const db = useDatabase()
 
-const logger = loggerOf({
-  logQuery: (sql: string) => void statements.push(sql),
-})
+const logger = loggerOf({ logQuery: (sql: string) => void statements.push(sql) })
 
 const dataSource = db.useDataSource([Site, Page, Account, Crowded, Note, Heard], {
   logger,
@@ -97,19 +95,14 @@ const dataSource = db.useDataSource([Site, Page, Account, Crowded, Note, Heard],
 })
 const { manager } = dataSource
 const client = db.useClient()
+const sessions = { other: client, observer: db.useClient() }
 
-beforeEach(async () => {
+beforeEach(() => {
   heard.length = 0
   beforeQuery.hook = async () => {}
 })
 
 const REPEATABLE_READ = '-c default_transaction_isolation=repeatable\\ read'
-
-async function taken(call: Promise<unknown>): Promise<TextTakenError> {
-  const error = await rejection(call)
-  expect(error).toBeInstanceOf(TextTakenError)
-  return error as TextTakenError
-}
 
 describe('what is free is inserted', () => {
   test('one row: the entity holds what the database holds', async () => {
@@ -123,13 +116,9 @@ describe('what is free is inserted', () => {
   })
 
   test('a list: entities in the order asked', async () => {
-    const hosts = Array.from({ length: 1_200 }, (_, index) => `${index}.example`)
-    const sites = await insertOrFail(
-      manager,
-      Site,
-      hosts.map((host) => ({ host })),
-    )
-    expect(sites.map(({ host }) => host)).toEqual(hosts)
+    const given = Array.from({ length: 1_200 }, (_, index) => ({ host: `${index}.example` }))
+    const sites = await insertOrFail(manager, Site, given)
+    expect(sites).toMatchObject(given)
     const stored = await manager.find(Site)
     expect(new Map(sites.map(({ id, host }) => [id, host]))).toEqual(new Map(stored.map(({ id, host }) => [id, host])))
     expect(stored).toHaveLength(1_200)
@@ -201,7 +190,7 @@ describe('what is free is inserted', () => {
     expect(heard.slice(0, 2)).toEqual(['before a', 'before b'])
     expect(heard.slice(2)).toEqual(rows.map(({ text, id }) => `after ${text} ${id}`))
     expect(rows[0]).toMatchObject({ filled: 'before a' })
-    await taken(insertOrFail(manager, Heard, [{ text: 'c' }, { text: 'a' }]))
+    await takenBy(insertOrFail(manager, Heard, [{ text: 'c' }, { text: 'a' }]))
     expect(heard.slice(4)).toEqual(['before c', 'before a'])
   })
 })
@@ -240,7 +229,7 @@ describe('logger and subscribers', () => {
     await insertOrFail(manager, Site, { host: 'a' })
     statements.length = 0
     told.length = 0
-    await taken(
+    await takenBy(
       insertOrFail(manager, [
         [Note, { body: 'b' }],
         [Site, { host: 'a' }],
@@ -270,7 +259,7 @@ describe('logger and subscribers', () => {
       [Site, { host: 'a' }],
       [Note, { body: 'b' }],
     ])
-    await untilBlocked(await db.client())
+    await untilBlocked(sessions.observer)
     // The lock is given up a moment after it was met: more than a millisecond on any machine.
     await client.query('select pg_sleep(0.005); commit')
     await call
@@ -283,15 +272,15 @@ describe('the other ways to call it', () => {
     const sites = dataSource.getRepository(Site).extend(uniqueTextMethods)
     const site: Site = await sites.insertOrFail({ host: 'a' })
     const [other]: Site[] = await sites.insertOrFail([{ host: 'b' }])
-    expect((await taken(sites.updateOrFail(site.id, { host: 'b' }))).taken).toMatchObject([{ id: { id: other?.id } }])
+    expect((await takenBy(sites.updateOrFail(site.id, { host: 'b' }))).taken).toMatchObject([{ id: { id: other?.id } }])
     expect(await sites.updateOrFail({ id: site.id }, { host: 'c' })).toEqual({ id: site.id, host: 'c' })
-    await taken(sites.insertOrFail({ host: 'b' }))
+    await takenBy(sites.insertOrFail({ host: 'b' }))
   })
 
   test('in active-record style', async () => {
     const heardOf: Heard = await Heard.insertOrFail({ text: 'a' })
     const [other]: Heard[] = await Heard.insertOrFail([{ text: 'b' }])
-    expect((await taken(Heard.updateOrFail(heardOf.id, { text: 'b' }))).taken).toMatchObject([
+    expect((await takenBy(Heard.updateOrFail(heardOf.id, { text: 'b' }))).taken).toMatchObject([
       { id: { id: other?.id } },
     ])
     expect(await Heard.updateOrFail(heardOf.id, { text: 'c' })).toMatchObject({ id: heardOf.id, text: 'c' })
@@ -305,11 +294,9 @@ test('insertOrNull gives null where a text is taken, and its transaction goes on
     expect(await insertOrNull(manager, Page, { url: 'HTTP://null.example' })).toBeNull()
     expect(await insertOrNull(manager, Page, { url: `${url}other`, rank: 77 })).toBeNull()
   })
-  expect(await dataSource.manager.countBy(Page, { rank: 77 })).toBe(1)
-  await expect(insertOrNull(dataSource.manager, Page, { url: 'ftp://null.example/' })).rejects.toThrow(
-    TextRejectedError,
-  )
-  await expect(insertOrNull(dataSource.manager, Note, { body: 'a' })).rejects.toThrow(DeclarationError)
+  expect(await manager.countBy(Page, { rank: 77 })).toBe(1)
+  await expect(insertOrNull(manager, Page, { url: 'ftp://null.example/' })).rejects.toThrow(TextRejectedError)
+  await expect(insertOrNull(manager, Note, { body: 'a' })).rejects.toThrow(DeclarationError)
 })
 
 describe('what is taken is refused as a whole, with every reason', () => {
@@ -317,7 +304,7 @@ describe('what is taken is refused as a whole, with every reason', () => {
     const [one, two] = await insertOrFail(manager, Page, [{ url: 'http://1.example' }, { url: 'http://2.example' }])
     statements.length = 0
     const urls = ['2', 'free', '1', 'also'].map((name) => ({ url: `http://${name}.example` }))
-    const error = await taken(insertOrFail(manager, Page, urls))
+    const error = await takenBy(insertOrFail(manager, Page, urls))
     expect(statements).toHaveLength(2)
     expect(error.taken).toEqual([
       { entity: 'Page', property: 'url', id: { id: two?.id }, row: 0 },
@@ -334,13 +321,13 @@ describe('what is taken is refused as a whole, with every reason', () => {
       { tenant: 't', number: 2, handle: 'b', email: null },
       { tenant: 'u', number: 1, handle: 'b', email: 'b@x' },
     ])
-    const error = await taken(insertOrFail(manager, Account, { tenant: 't', number: 9, handle: 'b', email: 'B@X' }))
+    const error = await takenBy(insertOrFail(manager, Account, { tenant: 't', number: 9, handle: 'b', email: 'B@X' }))
     expect(error.taken).toEqual([
       { entity: 'Account', property: 'handle', id: { tenant: 't', number: 2 }, row: 0 },
       { entity: 'Account', property: 'email', id: { tenant: 'u', number: 1 }, row: 0 },
     ])
     const free = { tenant: 'u', number: 9, handle: 'a', email: null }
-    const refused = await taken(insertOrFail(manager, Account, [free, { tenant: 't', number: 8, handle: 'a' }]))
+    const refused = await takenBy(insertOrFail(manager, Account, [free, { tenant: 't', number: 8, handle: 'a' }]))
     expect(refused.taken).toMatchObject([{ id: { tenant: 't', number: 1 }, row: 1 }])
     expect(await insertOrFail(manager, Account, free)).toEqual(free)
   })
@@ -348,7 +335,7 @@ describe('what is taken is refused as a whole, with every reason', () => {
   test('several tables: keys of every type, positions in the whole call', async () => {
     const site = await insertOrFail(manager, Site, { host: 'a.example' })
     await insertOrFail(manager, Account, { tenant: 't', number: 1, handle: 'a' })
-    const error = await taken(
+    const error = await takenBy(
       insertOrFail(manager, [
         [Note, { body: 'is undone' }],
         [Account, [{ tenant: 't', number: 2, handle: 'a' }]],
@@ -369,7 +356,7 @@ describe('what is taken is refused as a whole, with every reason', () => {
       { id: 72, url: 'http://b.example', rank: 7 },
       { id: 71, url: 'http://c.example', rank: 8 },
     ]
-    const { taken: found, message } = await taken(insertOrFail(manager, Page, rows))
+    const { taken: found, message } = await takenBy(insertOrFail(manager, Page, rows))
     expect(found).toEqual([
       { entity: 'Page', property: 'rank', id: undefined, row: 1, repeated: true },
       { entity: 'Page', property: 'id', id: undefined, row: 2, repeated: true },
@@ -379,7 +366,7 @@ describe('what is taken is refused as a whole, with every reason', () => {
 
   test('equal texts within the call: the second is taken, and nobody holds it', async () => {
     const rows = ['a', 'b', 'A'].map((name) => ({ url: `http://${name}.example` }))
-    const error = await taken(insertOrFail(manager, Page, rows))
+    const error = await takenBy(insertOrFail(manager, Page, rows))
     expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: undefined, row: 2, repeated: true }])
     expect(error.message).toBe(
       'Taken: row 2: "url" of Page (the call brings it twice). Bring it once in a call, or give another value.',
@@ -390,7 +377,7 @@ describe('what is taken is refused as a whole, with every reason', () => {
   test('never with the row of another text: equal hashes are no reason', async () => {
     await insertOrFail(manager, Crowded, { text: 'a' })
     const b = await insertOrFail(manager, Crowded, { text: 'b' })
-    const error = await taken(insertOrFail(manager, Crowded, [{ text: 'c' }, { text: 'b' }]))
+    const error = await takenBy(insertOrFail(manager, Crowded, [{ text: 'c' }, { text: 'b' }]))
     expect(error.taken).toEqual([{ entity: 'Crowded', property: 'text', id: { id: b.id }, row: 1 }])
     await insertOrFail(manager, Crowded, { text: 'c' })
     expect(await rejection(insertOrFail(manager, Crowded, { text: 'd' }))).toBeInstanceOf(ChainLimitError)
@@ -427,12 +414,12 @@ describe('what is taken is refused as a whole, with every reason', () => {
 
   test("the caller's line is in the stack of the refusal", async () => {
     await insertOrFail(manager, Site, { host: 'a' })
-    expect((await taken(insertOrFail(manager, Site, { host: 'a' }))).stack).toContain('insert-or-fail.test.ts')
+    expect((await takenBy(insertOrFail(manager, Site, { host: 'a' }))).stack).toContain('insert-or-fail.test.ts')
     const several = insertOrFail(manager, [
       [Note, { body: 'b' }],
       [Site, { host: 'a' }],
     ])
-    expect((await taken(several)).stack).toContain('insert-or-fail.test.ts')
+    expect((await takenBy(several)).stack).toContain('insert-or-fail.test.ts')
   })
 })
 
@@ -481,7 +468,7 @@ describe("in the caller's transaction", () => {
     await dataSource.transaction(async (inside) => {
       await inside.insert(Note, { body: 'mine' })
       await insertOrFail(inside, Site, { host: 'a' })
-      const error = await taken(
+      const error = await takenBy(
         insertOrFail(inside, [
           [Note, { body: 'undone' }],
           [Site, [{ host: 'b' }, { host: 'a' }]],
@@ -516,7 +503,7 @@ describe("in the caller's transaction", () => {
     const runner = dataSource.createQueryRunner()
     await runner.query('begin')
     await insertOrFail(runner.manager, Site, { host: 'a' })
-    await taken(
+    await takenBy(
       insertOrFail(runner.manager, [
         [Note, { body: 'b' }],
         [Site, { host: 'a' }],
@@ -542,30 +529,21 @@ describe("in the caller's transaction", () => {
 
 describe('races', () => {
   test('a holder that is not committed yet is waited for, and named', async () => {
-    await client.query('begin')
-    const { rows } = await client.query<{ id: string }>(`insert into site (host) values ('slow') returning id`)
-    const call = taken(insertOrFail(manager, Site, [{ host: 'free' }, { host: 'slow' }]))
-    await untilBlocked(await db.client())
-    await client.query('commit')
-    expect((await call).taken).toEqual([{ entity: 'Site', property: 'host', id: { id: rows[0]?.id }, row: 1 }])
+    const call = (): Promise<unknown> => insertOrFail(manager, Site, [{ host: 'free' }, { host: 'slow' }])
+    const { taken } = await takenBy(meet(sessions, `insert into site (host) values ('slow')`, call))
+    const { id } = await manager.findOneByOrFail(Site, { host: 'slow' })
+    expect(taken).toEqual([{ entity: 'Site', property: 'host', id: { id }, row: 1 }])
   })
 
   test('a holder that goes back on its insert frees the text', async () => {
-    await client.query('begin')
-    await client.query(`insert into site (host) values ('undone')`)
-    const call = insertOrFail(manager, Site, { host: 'undone' })
-    await untilBlocked(await db.client())
-    await client.query('rollback')
-    expect(await call).toMatchObject({ host: 'undone' })
+    const call = (): Promise<Site> => insertOrFail(manager, Site, { host: 'undone' })
+    const site = await meet(sessions, `insert into site (host) values ('undone')`, call, 'ROLLBACK')
+    expect(site).toMatchObject({ host: 'undone' })
   })
 
   test('another text of equal hash that was faster is no reason', async () => {
-    await client.query('begin')
-    await client.query(`insert into crowded (text) values ('a')`)
-    const call = insertOrFail(manager, Crowded, { text: 'b' })
-    await untilBlocked(await db.client())
-    await client.query('commit')
-    expect(await call).toMatchObject({ text: 'b' })
+    const call = (): Promise<unknown> => insertOrFail(manager, Crowded, { text: 'b' })
+    expect(await meet(sessions, `insert into crowded (text) values ('a')`, call)).toMatchObject({ text: 'b' })
   })
 
   test.each([
@@ -585,7 +563,7 @@ describe('races', () => {
   })
 
   test('two calls with crossed texts do not deadlock', async () => {
-    const observer = await db.client()
+    const { observer } = sessions
     await client.query(`
       create or replace function stop() returns trigger language plpgsql as $$
         begin
@@ -607,7 +585,7 @@ describe('races', () => {
         { url: right, title: 'stop' },
       ])
       await untilBlocked(observer)
-      const second = taken(inside([{ url: right }, { url: left }]))
+      const second = takenBy(inside([{ url: right }, { url: left }]))
       await untilBlocked(observer, 2)
       await client.query('select pg_advisory_unlock(1)')
       await first

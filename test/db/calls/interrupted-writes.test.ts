@@ -12,6 +12,7 @@ import {
 } from '../../../src'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { onlyRowOf, rowOf } from '../../support/results'
 import { deleteDate, entity, plain, text, toMany, toOne } from '../../support/entity'
 import { poolOf, rejection } from '../../support/ledger'
 import { Author, Tag } from '../../support/entities'
@@ -61,15 +62,13 @@ const CALLS: Readonly<Record<string, (own: EntityManager, name: string) => Promi
     findOrCreate(own, Book, { title, author: { name: title }, tags: [{ name: title }] }, resolve),
   "findOrCreateMany, relations: 'findOrCreate'": async (own, title) => {
     const values = [{ title, author: { name: title } }, { title: `${title}, too` }]
-    for (const result of await findOrCreateMany(own, Book, values, resolve)) if ('error' in result) throw result.error
+    for (const result of await findOrCreateMany(own, Book, values, resolve)) rowOf(result)
   },
   saveFindingTexts: (own, title) =>
     saveFindingTexts(own, Book, { title, author: { name: 'known' }, tags: [{ name: title }] }),
   "deleted: 'restore'": (own) => findOrCreate(own, Book, { title: 'deleted' }, { deleted: 'restore' }),
-  "deleted: 'restore' of many": async (own) => {
-    const [result] = await findOrCreateMany(own, Book, [{ title: 'deleted' }], { deleted: 'restore' })
-    if (!result || 'error' in result) throw result?.error
-  },
+  "deleted: 'restore' of many": (own) =>
+    onlyRowOf(findOrCreateMany(own, Book, [{ title: 'deleted' }], { deleted: 'restore' })),
   create: (own, title) =>
     findOrCreate(own, Book, { title }, { create: async () => ({ note: String(await manager.count(Book)) }) }),
   'create of many': (own, title) =>

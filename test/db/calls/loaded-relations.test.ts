@@ -15,11 +15,12 @@ import {
   QueryFailedError,
   TableInheritance,
 } from 'typeorm'
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import type { FindOrCreateOptions } from '../../../src'
 import { DeclarationError, findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
-import { column, entity } from '../../support/entity'
+import { onlyRowOf } from '../../support/results'
+import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
@@ -76,12 +77,8 @@ class Item {
   }
 }
 
-@Entity()
-@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-class Animal {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
-}
+const Animal = entity('Animal', { name: text() })
+TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Animal)
 
 @ChildEntity()
 class Dog extends Animal {
@@ -99,13 +96,7 @@ beforeEach(async () => {
 
 const key = (entity: object): string => (entity === Page ? 'url' : 'name')
 
-async function statementsOf(call: () => Promise<unknown>): Promise<number> {
-  const sent = vi.spyOn(dataSource.logger, 'logQuery')
-  await call()
-  const { length } = sent.mock.calls
-  sent.mockRestore()
-  return length
-}
+const statementsOf = async (call: () => Promise<unknown>): Promise<number> => (await queriesOf(dataSource, call)).length
 
 /** A page with everything. */
 async function storePage(url: string): Promise<Page> {
@@ -131,11 +122,8 @@ const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value))
 
 const operations: Record<string, (options: FindOrCreateOptions<Page>) => Promise<Page>> = {
   findOrCreate: async (options) => (await findOrCreate(manager, Page, { url: 'a' }, options)).entity,
-  findOrCreateMany: async (options) => {
-    const [result] = await findOrCreateMany(manager, Page, [{ url: 'a' }], options as object)
-    if (!result || 'error' in result) throw result?.error
-    return result.entity
-  },
+  findOrCreateMany: async (options) =>
+    (await onlyRowOf(findOrCreateMany(manager, Page, [{ url: 'a' }], options as object))).entity,
   findOneByText: async (options) => {
     const page = await findOneByText(manager, Page, { url: 'a' }, options as object)
     if (!page) throw new TypeError('The page is not there.')

@@ -18,6 +18,7 @@ import {
 import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { onlyRowOf } from '../../support/results'
 import { column, deleteDate, entity, key, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
@@ -35,12 +36,9 @@ type Country = InstanceType<typeof Country>
 const Language = entity('Language', { iso: key('text'), name: text() })
 type Language = InstanceType<typeof Language>
 
-@Entity()
-@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-class Person {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+const Person = entity('Person', { name: text() })
+TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Person)
+type Person = InstanceType<typeof Person>
 @ChildEntity()
 class Editor extends Person {
   @Column({ type: 'text', nullable: true }) office!: string | null
@@ -117,42 +115,12 @@ class Topic {
   @TreeChildren() children!: Topic[]
 }
 
-const entities = [
-  Box,
-  Loan,
-  Copy,
-  Topic,
-  Shelf,
-  Country,
-  Language,
-  Person,
-  Editor,
-  Reader,
-  Paper,
-  Note,
-  Account,
-  Session,
-]
-
-const dataSource = db.useDataSource(entities, { emptied: false })
+const persons = [Person, Editor, Reader]
+const entities = [Box, Loan, Copy, Topic, Shelf, Country, Language, ...persons, Paper, Note, Account, Session]
+const dataSource = db.useDataSource(entities)
 const { manager } = dataSource
 
-beforeEach(async () => {
-  const tables = [
-    'box',
-    'loan',
-    'copy',
-    'topic',
-    'shelf',
-    'country',
-    'language',
-    'person',
-    'paper',
-    'note',
-    'account',
-    'session',
-  ]
-  await manager.query(`TRUNCATE ${tables.join(', ')} CASCADE`)
+beforeEach(() => {
   heard.length = 0
 })
 
@@ -168,11 +136,8 @@ const paper = (title: string): Promise<Paper> =>
 const operations = {
   findOrCreate: async (values: object, options = {}): Promise<Paper> =>
     (await findOrCreate(manager, Paper, values, options)).entity,
-  findOrCreateMany: async (values: object, options = {}): Promise<Paper> => {
-    const [result] = await findOrCreateMany(manager, Paper, [values], options)
-    if (!result || 'error' in result) throw result?.error
-    return result.entity
-  },
+  findOrCreateMany: async (values: object, options = {}): Promise<Paper> =>
+    (await onlyRowOf(findOrCreateMany(manager, Paper, [values], options))).entity,
 } as const
 
 describe.each(Object.entries(operations))('%s', (_, call) => {

@@ -9,7 +9,8 @@ import {
   upsertByText,
 } from '../../../src'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
-import { untilBlocked } from '../../support/blocked'
+import { meet } from '../../support/blocked'
+import { onlyRowOf } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
 import { entity, text } from '../../support/entity'
@@ -74,19 +75,13 @@ describe('a row that is found, and deleted before it is referred to', () => {
   const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     findOrCreate: () => findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve),
     'findOrCreate with a join table': () => findOrCreate(manager, Book, { title: 'a', tags: [{ name: 'b' }] }, resolve),
-    findOrCreateMany: async () => {
-      const [one] = await findOrCreateMany(manager, Book, [{ title: 'a', author: { name: 'b' } }], resolve)
-      if (!one || 'error' in one) throw one?.error
-    },
+    findOrCreateMany: () =>
+      onlyRowOf(findOrCreateMany(manager, Book, [{ title: 'a', author: { name: 'b' } }], resolve)),
     saveFindingTexts: () => saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } }),
   }
   test.each(Object.entries(CALLS))('is created again: %s', async (_, call) => {
     await manager.query(`INSERT INTO author (name) VALUES ('b'); INSERT INTO tag (name) VALUES ('b')`)
-    await other.query(`BEGIN; DELETE FROM author; DELETE FROM tag`)
-    const called = call()
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    await called
+    await meet({ other, observer }, `DELETE FROM author; DELETE FROM tag`, call)
     expect(await manager.find(Book, { relations: { author: true, tags: true } })).toHaveLength(1)
   })
 })

@@ -12,6 +12,7 @@ import {
 import { once, OnceToken } from '../../../src/once'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { rowOf } from '../../support/results'
 import { column, entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Author } from '../../support/entities'
@@ -24,11 +25,12 @@ const Page = entity('Page', {
 
 const db = useDatabase()
 const dataSource = db.useDataSource([Page, Author, OnceToken])
+const { manager } = dataSource
 
 beforeAll(async () => {
-  await findOrCreate(dataSource.manager, Page, { url: 'known to be ready' })
-  await findOrCreate(dataSource.manager, Author, { name: 'known to be ready' })
-  await once(dataSource.manager, 'known to be ready', () => {})
+  await findOrCreate(manager, Page, { url: 'known to be ready' })
+  await findOrCreate(manager, Author, { name: 'known to be ready' })
+  await once(manager, 'known to be ready', () => {})
 })
 
 const stored = async (): Promise<string[]> =>
@@ -63,8 +65,7 @@ async function behindNext(manager: EntityManager, sql: string): Promise<void> {
 const CALLS: Readonly<Record<string, (manager: EntityManager, url: string) => Promise<unknown>>> = {
   findOrCreate: (manager, url) => findOrCreate(manager, Page, { url }),
   findOrCreateMany: async (manager, url) => {
-    const results = await findOrCreateMany(manager, Page, [{ url }, { url: `${url} 2` }])
-    for (const one of results) if ('error' in one) throw one.error
+    for (const result of await findOrCreateMany(manager, Page, [{ url }, { url: `${url} 2` }])) rowOf(result)
   },
   insertOrFail: (manager, url) => insertOrFail(manager, Page, { url }),
   'insertOrFail of two tables': (manager, url) =>
@@ -206,7 +207,7 @@ test('a nested transaction that fails in create() undoes nothing of the call tha
 })
 
 test('a change and a save begun just before a nested transaction that fails are not undone by it', async () => {
-  const { entity } = await findOrCreate(dataSource.manager, Page, { url: 'before' })
+  const { entity } = await findOrCreate(manager, Page, { url: 'before' })
   await dataSource.transaction(async (manager) => {
     const begun = updateOrFail(manager, Page, entity.id, { url: 'changed' })
     const saved = saveFindingTexts(manager, Page, { url: 'saved', author: { name: 'ada' } })

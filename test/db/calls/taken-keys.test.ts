@@ -1,29 +1,31 @@
 import type { EntityManager } from 'typeorm'
-import { Column, Entity, Index, PrimaryColumn, QueryFailedError, Unique } from 'typeorm'
+import { Index, QueryFailedError, Unique } from 'typeorm'
 import { beforeEach, expect, test } from 'vitest'
-import { insertOrFail, TextTakenError, UniqueText, updateOrFail } from '../../../src'
-import { Name, UniqueName } from '../../../src/names'
+import { insertOrFail, TextTakenError, updateOrFail } from '../../../src'
+import { Name } from '../../../src/names'
 import { useDatabase } from '../../support/database'
-import { column, entity, key, numberWithin } from '../../support/entity'
+import { takenBy } from '../../support/results'
+import { column, entity, key, numberWithin, plain, text, uniqueName } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity({ name: 'My account' })
-@Unique(['team', 'seat'])
-@Index(['code'], { unique: true, where: 'active' })
-class Account {
-  @PrimaryColumn({ type: 'bigint' }) id!: string
-  @UniqueText() email!: string
-  @UniqueName({ namespace: 'handles' }) handle!: string
-  @Column({ type: 'integer', unique: true, nullable: true }) rank!: number | null
-  @Column({ type: 'numeric', precision: 6, scale: 2, name: 'the fee', unique: true, nullable: true }) fee!:
-    | string
-    | null
-  @Column({ type: 'timestamptz', unique: true, nullable: true }) since!: Date | null
-  @Column({ type: 'text', nullable: true }) team!: string | null
-  @Column({ type: 'integer', nullable: true }) seat!: number | null
-  @Column({ type: 'text', nullable: true }) code!: string | null
-  @Column({ type: 'boolean', default: true }) active!: boolean
-}
+const Account = entity(
+  'Account',
+  {
+    id: key('bigint'),
+    email: text(),
+    handle: uniqueName({ namespace: 'handles' }),
+    rank: column('integer', { unique: true, nullable: true }),
+    fee: column('numeric', { precision: 6, scale: 2, name: 'the fee', unique: true, nullable: true }),
+    since: column('timestamptz', { unique: true, nullable: true }),
+    team: plain(),
+    seat: column('integer', { nullable: true }),
+    code: plain(),
+    active: column('boolean', { default: true }),
+  },
+  { name: 'My account' },
+)
+Index(['code'], { unique: true, where: 'active' })(Account)
+Unique(['team', 'seat'])(Account)
 
 const Ticket = entity('Ticket', {
   id: key('integer'),
@@ -43,16 +45,15 @@ const row = (id: string): { id: string; email: string; handle: string } => ({
 })
 beforeEach(async () => {
   await dataSource.query('delete from "My account"; delete from ticket')
-  await insertOrFail(dataSource.manager, Account, [
+  await insertOrFail(manager, Account, [
     { ...row('1'), rank: 1, fee: '1.50', since, team: 'a', seat: 1, code: 'c' },
     { ...row('2'), rank: 2, team: 'a', seat: 2 },
   ])
 })
 
 const found = async (call: Promise<unknown>): Promise<readonly unknown[]> => {
-  const error = await rejection(call)
-  expect(error).toBeInstanceOf(TextTakenError)
-  return (error as TextTakenError).taken.map(({ property, id, row: position }) => [property, id?.['id'], position])
+  const { taken } = await takenBy(call)
+  return taken.map(({ property, id, row: position }) => [property, id?.['id'], position])
 }
 
 test('insertOrFail names texts, names, primary keys and unique columns in one answer', async () => {
@@ -61,7 +62,7 @@ test('insertOrFail names texts, names, primary keys and unique columns in one an
     { ...row('3'), rank: 9, seat: 2, fee: null },
     { ...row('4'), rank: 9, email: '2@x.example', team: 'b', seat: 1 },
   ]
-  expect(await found(insertOrFail(dataSource.manager, Account, given))).toEqual(
+  expect(await found(insertOrFail(manager, Account, given))).toEqual(
     [
       ['email', '1', 0],
       ['handle', '1', 0],
@@ -78,7 +79,7 @@ test('insertOrFail names texts, names, primary keys and unique columns in one an
   )
 })
 test("where only an ordinary column is taken the error is TypeORM's as well", async () => {
-  const error = await rejection(insertOrFail(dataSource.manager, Account, { ...row('5'), rank: 1, team: 'a', seat: 2 }))
+  const error = await rejection(insertOrFail(manager, Account, { ...row('5'), rank: 1, team: 'a', seat: 2 }))
   expect(error).toBeInstanceOf(QueryFailedError)
   expect(error).toMatchObject({ code: 'TEXT_TAKEN', driverError: { code: '23505' } })
   expect((error as TextTakenError).taken).toHaveLength(2)
@@ -163,7 +164,7 @@ test("in the caller's transaction, which goes on", async () => {
     expect(await found(insertOrFail(own, Account, { ...row('7'), rank: 1 }))).toEqual([['rank', '1', 0]])
     await insertOrFail(own, Account, { ...row('7'), rank: 70 })
   })
-  expect(await dataSource.manager.countBy(Account, { rank: 70 })).toBe(1)
+  expect(await manager.countBy(Account, { rank: 70 })).toBe(1)
 })
 test('a number that is given twice is told by save', async () => {
   await manager.save(Ticket, { id: 1, queue: 'q', number: 5 })

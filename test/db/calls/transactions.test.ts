@@ -12,16 +12,14 @@ import {
 import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText, withUniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { onlyRowOf } from '../../support/results'
+import { column, entity, text } from '../../support/entity'
 import { fewHashes, oneHash } from '../../support/digests'
 
 const db = useDatabase()
 
-@Entity()
-class Word {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: fewHashes(16) }) text!: string
-  @Index({ unique: true }) @Column({ type: 'integer', nullable: true }) rank!: number | null
-}
+const Word = entity('Word', { text: text({ digest: fewHashes(16) }), rank: column('integer', { nullable: true }) })
+Index(['rank'], { unique: true })(Word)
 
 const told: string[] = []
 
@@ -66,9 +64,7 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const)('a
       const results = await Promise.all(
         texts.map(async (text, index) => {
           if (index % 5 > 0) return await findOrCreate(manager, Word, { text })
-          const [result] = await findOrCreateMany(manager, Word, [{ text }])
-          if (!result || 'error' in result) throw result?.error
-          return result
+          return await onlyRowOf(findOrCreateMany(manager, Word, [{ text }]))
         }),
       )
       expect(results.map(({ entity }) => entity.text)).toEqual(texts)
@@ -77,7 +73,7 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const)('a
   })
 
   test('a call that fails does not take those beside it, nor the transaction', async () => {
-    await dataSource.manager.clear(Word)
+    await manager.clear(Word)
     await dataSource.transaction(level, async (manager) => {
       const calls = Array.from({ length: 10 }, (_, index) =>
         findOrCreate(manager, Word, { text: `t${index}`, rank: 1 }),
@@ -90,12 +86,12 @@ describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const)('a
       expect(codes).toEqual(Array.from({ length: 9 }, () => '23505'))
       await findOrCreate(manager, Word, { text: 'last' })
     })
-    expect(await dataSource.manager.count(Word)).toBe(2)
+    expect(await manager.count(Word)).toBe(2)
   })
 })
 
 test('a text that others stored after the snapshot aborts the transaction with an error that says so', async () => {
-  await dataSource.manager.clear(Word)
+  await manager.clear(Word)
   const error = await dataSource
     .transaction('REPEATABLE READ', async (manager) => {
       await manager.count(Word)

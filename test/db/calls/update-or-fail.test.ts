@@ -5,13 +5,13 @@ import {
   DeclarationError,
   ImmutableTextError,
   TextRejectedError,
-  TextTakenError,
   TransactionAbortedError,
   UniqueText,
   updateOrFail,
 } from '../../../src'
 import { url } from '../../../src/text'
-import { untilBlocked } from '../../support/blocked'
+import { meet } from '../../support/blocked'
+import { takenBy } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { column, deleteDate, entity, key, plain, text, toOne, updateDate, uuidKey, version } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
@@ -67,9 +67,7 @@ class UpdateListener implements EntitySubscriberInterface {
 const db = useDatabase()
 const statements: string[] = []
 
-const logger = loggerOf({
-  logQuery: (sql: string) => void statements.push(sql),
-})
+const logger = loggerOf({ logQuery: (sql: string) => void statements.push(sql) })
 
 const dataSource = db.useDataSource([Page, Owner, Account, Fixed, Draft, Coded, Hour], {
   logger,
@@ -77,6 +75,7 @@ const dataSource = db.useDataSource([Page, Owner, Account, Fixed, Draft, Coded, 
 })
 const { manager } = dataSource
 const client = db.useClient()
+const sessions = { other: client, observer: db.useClient() }
 
 beforeEach(async () => {
   await client.query(`
@@ -88,12 +87,6 @@ beforeEach(async () => {
   heard.length = 0
   listen = () => {}
 })
-
-async function taken(call: Promise<unknown>): Promise<TextTakenError> {
-  const error = await rejection(call)
-  expect(error).toBeInstanceOf(TextTakenError)
-  return error as TextTakenError
-}
 
 describe('a text that is free', () => {
   test('is changed, with version and date, and the whole row comes back', async () => {
@@ -166,11 +159,9 @@ describe('a text that is free', () => {
       synchronize: false,
       extra: { options: '-c default_transaction_isolation=repeatable\\ read' },
     })
-    await client.query(`begin; update page set title = 'theirs' where id = 1`)
-    const call = updateOrFail(strict.manager, Page, 1, { url: 'http://new.example' })
-    await untilBlocked(await db.client())
-    await client.query('commit')
-    expect(await call).toMatchObject({ url: 'http://new.example/', title: 'theirs' })
+    const call = (): Promise<unknown> => updateOrFail(strict.manager, Page, 1, { url: 'http://new.example' })
+    const page = await meet(sessions, `update page set title = 'theirs' where id = 1`, call)
+    expect(page).toMatchObject({ url: 'http://new.example/', title: 'theirs' })
   })
 })
 
@@ -178,7 +169,7 @@ describe('a text that is taken', () => {
   test('every one of them is named, in one more round trip, and nothing is changed', async () => {
     await updateOrFail(manager, Account, { tenant: 't', number: 1 }, { handle: 'a' })
     statements.length = 0
-    const error = await taken(
+    const error = await takenBy(
       updateOrFail(manager, [
         [Page, 1, { title: 'undone' }],
         [Page, 1, { url: 'http://2.example' }],
@@ -197,12 +188,12 @@ describe('a text that is taken', () => {
   })
 
   test('also where only the scope changes', async () => {
-    const error = await taken(updateOrFail(manager, Account, { tenant: 't', number: 2 }, { owner: { name: 'y' } }))
+    const error = await takenBy(updateOrFail(manager, Account, { tenant: 't', number: 2 }, { owner: { name: 'y' } }))
     expect(error.taken).toEqual([{ entity: 'Account', property: 'handle', id: { tenant: 'u', number: 1 }, row: 0 }])
   })
 
   test('by an earlier change of the call: then nobody holds it', async () => {
-    const error = await taken(
+    const error = await takenBy(
       updateOrFail(manager, [
         [Account, { tenant: 't', number: 1 }, { handle: 'new' }],
         [Account, { tenant: 'u', number: 1 }, { owner: { name: 'x' }, handle: 'new' }],
@@ -212,7 +203,7 @@ describe('a text that is taken', () => {
   })
 
   test('two rows cannot swap their texts', async () => {
-    const error = await taken(
+    const error = await takenBy(
       updateOrFail(manager, [
         [Page, 1, { url: 'http://2.example' }],
         [Page, 2, { url: 'http://1.example' }],
@@ -223,15 +214,15 @@ describe('a text that is taken', () => {
 
   test('of a row that is restored', async () => {
     await client.query(`insert into draft (text, deleted) values ('a', now()), ('a', null), ('b', now())`)
-    const error = await taken(updateOrFail(manager, Draft, 1, { deleted: null }))
+    const error = await takenBy(updateOrFail(manager, Draft, 1, { deleted: null }))
     expect(error.taken).toEqual([{ entity: 'Draft', property: 'text', id: { id: 2 }, row: 0 }])
     expect(await updateOrFail(manager, Draft, 3, { deleted: null })).toMatchObject({ text: 'b', deleted: null })
-    await taken(updateOrFail(manager, Draft, 1, { text: 'b', deleted: null }))
+    await takenBy(updateOrFail(manager, Draft, 1, { text: 'b', deleted: null }))
     expect(await updateOrFail(manager, Draft, 1, { text: 'b' })).toMatchObject({ text: 'b' })
   })
 
   test('not by the row itself, and no text is none that others have', async () => {
-    const error = await taken(
+    const error = await takenBy(
       updateOrFail(manager, [
         [Page, 1, { url: 'http://1.example' }],
         [Account, { tenant: 't', number: 1 }, { email: null }],
@@ -244,7 +235,7 @@ describe('a text that is taken', () => {
 
   test('not for a row that the change deletes, which frees its text', async () => {
     await client.query(`insert into draft (text) values ('a'), ('b'), ('c')`)
-    const error = await taken(
+    const error = await takenBy(
       updateOrFail(manager, [
         [Draft, 2, { text: 'a', deleted: new Date() }],
         [Draft, 3, { text: 'a' }],
@@ -263,14 +254,14 @@ describe('a text that is taken', () => {
       { start: hours[0], text: 'a' },
       { start: hours[1], text: 'b' },
     ])
-    expect((await taken(updateOrFail(manager, Hour, hours[1], { text: 'a' }))).taken).toMatchObject([
+    expect((await takenBy(updateOrFail(manager, Hour, hours[1], { text: 'a' }))).taken).toMatchObject([
       { id: { start: hours[0] } },
     ])
     await manager.insert(Coded, [
       { id: '1', text: 'a' },
       { id: '2', text: 'b' },
     ])
-    expect((await taken(updateOrFail(manager, Coded, '2', { text: 'a' }))).taken).toMatchObject([{ id: { id: '1' } }])
+    expect((await takenBy(updateOrFail(manager, Coded, '2', { text: 'a' }))).taken).toMatchObject([{ id: { id: '1' } }])
     expect(await updateOrFail(manager, Coded, '2', { text: 'c' })).toEqual({ id: '2', text: 'c' })
   })
 
@@ -285,7 +276,7 @@ describe('a text that is taken', () => {
   )
 
   test("the caller's line is in the stack", async () => {
-    const error = await taken(updateOrFail(manager, Page, 1, { url: 'http://2.example' }))
+    const error = await takenBy(updateOrFail(manager, Page, 1, { url: 'http://2.example' }))
     expect(error.stack).toContain('update-or-fail.test.ts')
   })
 })
@@ -388,7 +379,7 @@ describe("in the caller's transaction", () => {
 
   test('a refusal undoes the call alone, and the transaction goes on', async () => {
     await dataSource.transaction(async (inside) => {
-      await taken(
+      await takenBy(
         updateOrFail(inside, [
           [Page, 1, { title: 'undone' }],
           [Page, 1, { url: 'http://2.example' }],
@@ -415,10 +406,8 @@ describe("in the caller's transaction", () => {
 })
 
 test('a holder that is not committed yet is waited for, and named', async () => {
-  await client.query('begin')
-  await client.query(`insert into page (url, version) values ('http://slow.example/', 1)`)
-  const call = taken(updateOrFail(manager, Page, 1, { url: 'http://slow.example/' }))
-  await untilBlocked(await db.client())
-  await client.query('commit')
-  expect((await call).taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 4 }, row: 0 }])
+  const call = (): Promise<unknown> => updateOrFail(manager, Page, 1, { url: 'http://slow.example/' })
+  const insert = `insert into page (url, version) values ('http://slow.example/', 1)`
+  const { taken } = await takenBy(meet(sessions, insert, call))
+  expect(taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 4 }, row: 0 }])
 })

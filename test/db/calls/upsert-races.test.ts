@@ -12,7 +12,8 @@ import {
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type FindOrCreateResult, TransactionAbortedError, UniqueText, upsertByText } from '../../../src'
 import { declarationsOf } from '../../../src/registry/registry'
-import { untilBlocked } from '../../support/blocked'
+import { meet, untilBlocked } from '../../support/blocked'
+import { onlyRowOf } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
 import { entity, plain, text, version } from '../../support/entity'
@@ -92,6 +93,9 @@ const { manager } = dataSource
 const other = db.useClient()
 const observer = db.useClient()
 
+const meetOther = <T>(sql: string, call: () => Promise<T>, end?: 'COMMIT' | 'ROLLBACK'): Promise<T> =>
+  meet({ other, observer }, sql, call, end)
+
 beforeEach(async () => {
   heard.length = 0
   change = () => {}
@@ -103,15 +107,11 @@ type Call = (manager: EntityManager, row: { text: string; note: string }) => Pro
 
 const CALLS: Readonly<Record<string, Call>> = {
   'of one row': (manager, row) => upsertByText(manager, Word, row),
-  'of many': async (manager, row) => {
-    const [result] = await upsertByText(manager, Word, [row])
-    if (!result || 'error' in result) throw result?.error
-    return result
-  },
+  'of many': (manager, row) => onlyRowOf(upsertByText(manager, Word, [row])),
 }
 
 const row = { text: 'a', note: 'new' }
-const stored = (): Promise<Word[]> => dataSource.manager.find(Word, { order: { text: 'asc' } })
+const stored = (): Promise<Word[]> => manager.find(Word, { order: { text: 'asc' } })
 
 afterEach(async () => {
   const [declaration] = declarationsOf(dataSource.getMetadata(Word))
@@ -121,41 +121,38 @@ afterEach(async () => {
 
 describe.each(Object.entries(CALLS))('an upsert %s', (_, call) => {
   /** `statement` is in progress, in a transaction of another session, when the upsert meets it. */
-  async function meet(statement: string, end: 'COMMIT' | 'ROLLBACK'): Promise<FindOrCreateResult<Word>> {
-    await other.query('BEGIN')
-    await other.query(statement)
-    const waiting = call(dataSource.manager, row)
-    await untilBlocked(observer)
-    await other.query(end)
-    return await waiting
-  }
+  const upsertMeeting = (statement: string, end: 'COMMIT' | 'ROLLBACK'): Promise<FindOrCreateResult<Word>> =>
+    meetOther(statement, () => call(manager, row), end)
 
   const insert = `INSERT INTO word (text, note, version) VALUES`
 
   test('creates the row again that others delete meanwhile', async () => {
     await other.query(`${insert} ('a', 'old', 1)`)
-    expect(await meet(`DELETE FROM word WHERE text = 'a'`, 'COMMIT')).toMatchObject({ created: true })
+    expect(await upsertMeeting(`DELETE FROM word WHERE text = 'a'`, 'COMMIT')).toMatchObject({ created: true })
     expect(await stored()).toMatchObject([{ id: 2, text: 'a', note: 'new', version: 1 }])
   })
 
   test('updates the row that others did not delete after all', async () => {
     await other.query(`${insert} ('a', 'old', 1)`)
-    expect(await meet(`DELETE FROM word WHERE text = 'a'`, 'ROLLBACK')).toMatchObject({ created: false, attempts: 1 })
+    expect(await upsertMeeting(`DELETE FROM word WHERE text = 'a'`, 'ROLLBACK')).toMatchObject({
+      created: false,
+      attempts: 1,
+    })
     expect(await stored()).toMatchObject([{ id: 1, text: 'a', note: 'new', version: 2 }])
   })
 
   test('updates the row that others insert meanwhile', async () => {
-    expect(await meet(`${insert} ('a', 'theirs', 1)`, 'COMMIT')).toMatchObject({ created: false })
+    expect(await upsertMeeting(`${insert} ('a', 'theirs', 1)`, 'COMMIT')).toMatchObject({ created: false })
     expect(await stored()).toMatchObject([{ text: 'a', note: 'new', version: 2 }])
   })
 
   test('creates the row that others did not insert after all', async () => {
-    expect(await meet(`${insert} ('a', 'theirs', 1)`, 'ROLLBACK')).toMatchObject({ created: true })
+    expect(await upsertMeeting(`${insert} ('a', 'theirs', 1)`, 'ROLLBACK')).toMatchObject({ created: true })
     expect(await stored()).toMatchObject([{ text: 'a', note: 'new', version: 1 }])
   })
 
   test('leaves alone the row of a text of equal hash that comes meanwhile', async () => {
-    expect(await meet(`${insert} ('b', 'theirs', 1)`, 'COMMIT')).toMatchObject({ created: true })
+    expect(await upsertMeeting(`${insert} ('b', 'theirs', 1)`, 'COMMIT')).toMatchObject({ created: true })
     expect(await stored()).toMatchObject([
       { text: 'a', note: 'new' },
       { text: 'b', note: 'theirs', version: 1 },
@@ -165,7 +162,7 @@ describe.each(Object.entries(CALLS))('an upsert %s', (_, call) => {
   test('leaves alone the row that takes the number of its own, deleted meanwhile', async () => {
     await other.query(`${insert} ('a', 'old', 1)`)
     await other.query(`${insert} ('b', 'theirs', 1)`)
-    expect(await meet(`DELETE FROM word WHERE text = 'a'`, 'COMMIT')).toMatchObject({ created: true })
+    expect(await upsertMeeting(`DELETE FROM word WHERE text = 'a'`, 'COMMIT')).toMatchObject({ created: true })
     expect(await stored()).toMatchObject([
       { text: 'a', note: 'new' },
       { text: 'b', note: 'theirs', version: 1 },
@@ -177,7 +174,7 @@ describe.each(Object.entries(CALLS))('an upsert %s', (_, call) => {
     await dataSource.query(`${insert} ('a', 'old', 1)`)
     const moved = `WITH gone AS (DELETE FROM word WHERE text = 'a' RETURNING id)
       INSERT INTO word (id, text, note, version) OVERRIDING SYSTEM VALUE SELECT id, 'b', 'theirs', 7 FROM gone`
-    expect(await meet(moved, 'COMMIT')).toMatchObject({ created: true })
+    expect(await upsertMeeting(moved, 'COMMIT')).toMatchObject({ created: true })
     expect(await stored()).toMatchObject([
       { text: 'a', note: 'new', version: 1 },
       { text: 'b', note: 'theirs', version: 7 },
@@ -186,7 +183,7 @@ describe.each(Object.entries(CALLS))('an upsert %s', (_, call) => {
 
   test('writes over what others write meanwhile, as the later one', async () => {
     await other.query(`${insert} ('a', 'old', 1)`)
-    expect(await meet(`UPDATE word SET note = 'theirs', version = 5`, 'COMMIT')).toMatchObject({ attempts: 1 })
+    expect(await upsertMeeting(`UPDATE word SET note = 'theirs', version = 5`, 'COMMIT')).toMatchObject({ attempts: 1 })
     expect(await stored()).toMatchObject([{ text: 'a', note: 'new', version: 6 }])
   })
 
@@ -210,18 +207,15 @@ describe.each(Object.entries(CALLS))('an upsert %s', (_, call) => {
       extra: { options: '-c default_transaction_isolation=repeatable\\ read' },
     })
     await other.query(`${insert} ('a', 'old', 1)`)
-    await other.query('BEGIN')
-    await other.query(`UPDATE word SET note = 'theirs', version = 5`)
-    const waiting = call(strict.manager, row)
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect(await waiting).toMatchObject({ created: false, attempts: 2 })
+    const theirs = `UPDATE word SET note = 'theirs', version = 5`
+    const result = await meetOther(theirs, () => call(strict.manager, row))
+    expect(result).toMatchObject({ created: false, attempts: 2 })
     expect(await stored()).toMatchObject([{ note: 'new', version: 6 }])
   })
 
   test('loses no update of those that run at once', async () => {
     const calls = Array.from({ length: 20 }, async (_unused, index) => {
-      const { created, entity } = await call(dataSource.manager, { text: 'a', note: `n${index}` })
+      const { created, entity } = await call(manager, { text: 'a', note: `n${index}` })
       expect(entity.note).toBe(`n${index}`)
       return created
     })
@@ -233,11 +227,9 @@ describe.each(Object.entries(CALLS))('an upsert %s', (_, call) => {
 test('a row that gets a text of another hash between look-up and update is left alone', async () => {
   for (const rows of [{ text: 'a', note: 'new' }, [{ text: 'a', note: 'new' }]]) {
     await dataSource.query(`TRUNCATE page; INSERT INTO page (text, note) VALUES ('a', 'old')`)
-    await other.query(`BEGIN; UPDATE page SET text = 'b', note = 'theirs'`)
-    const waiting = upsertByText(manager, Page, rows as never)
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect([await waiting].flat()).toMatchObject([{ created: true, entity: { text: 'a', note: 'new' } }])
+    const upsert = (): Promise<unknown> => upsertByText(manager, Page, rows as never)
+    const result = await meetOther(`UPDATE page SET text = 'b', note = 'theirs'`, upsert)
+    expect([result].flat()).toMatchObject([{ created: true, entity: { text: 'a', note: 'new' } }])
     expect(await manager.find(Page, { order: { text: 'asc' } })).toMatchObject([
       { text: 'a', note: 'new' },
       { text: 'b', note: 'theirs' },
@@ -249,66 +241,52 @@ test('an upsert that skips what does not change looks at what others have change
   const options = { skipUpdateIfNoValuesChanged: true }
   for (const rows of [row, [row]]) {
     await dataSource.query(`TRUNCATE word; INSERT INTO word (text, note, version) VALUES ('a', 'new', 1)`)
-    await other.query(`BEGIN; UPDATE word SET note = 'theirs'`)
-    const waiting = upsertByText(manager, Word, rows as never, options)
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect([await waiting].flat()).toMatchObject([{ created: false, entity: { note: 'new', version: 2 } }])
+    const upsert = (): Promise<unknown> => upsertByText(manager, Word, rows as never, options)
+    const updated = await meetOther(`UPDATE word SET note = 'theirs'`, upsert)
+    expect([updated].flat()).toMatchObject([{ created: false, entity: { note: 'new', version: 2 } }])
     expect(await stored()).toMatchObject([{ note: 'new', version: 2 }])
     // And leaves alone what they made equal.
-    await other.query(`UPDATE word SET note = 'old'; BEGIN; UPDATE word SET note = 'new'`)
-    const skipping = upsertByText(manager, Word, rows as never, options)
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect([await skipping].flat()).toMatchObject([{ created: false, entity: { note: 'new', version: 2 } }])
+    await other.query(`UPDATE word SET note = 'old'`)
+    const skipped = await meetOther(`UPDATE word SET note = 'new'`, upsert)
+    expect([skipped].flat()).toMatchObject([{ created: false, entity: { note: 'new', version: 2 } }])
     expect(await stored()).toMatchObject([{ note: 'new', version: 2 }])
   }
 })
 
 test('two upserts that meet in many rows wait for each other, and do not deadlock', async () => {
-  const texts = Array.from({ length: 50 }, (_, index) => `text ${index}`)
-  await upsertByText(
-    dataSource.manager,
-    Page,
-    texts.map((text) => ({ text })),
-  )
+  const rows = Array.from({ length: 50 }, (_, index) => ({ text: `text ${index}` }))
+  await upsertByText(manager, Page, rows)
   // Neither gets past this row before both hold others: in different orders each would then wait for the other's.
   await other.query(
     `BEGIN; SELECT FROM page WHERE id = (SELECT id FROM page ORDER BY "textHash" OFFSET 25 LIMIT 1) FOR UPDATE`,
   )
-  const bulk = (note: string, rows: readonly string[]): Promise<unknown> =>
-    dataSource.transaction((manager) =>
-      upsertByText(
-        manager,
-        Page,
-        rows.map((text) => ({ text, note })),
-      ),
-    )
-  const first = bulk('first', texts)
+  const bulk = (given: readonly { text: string; note: string }[]): Promise<unknown> =>
+    dataSource.transaction((own) => upsertByText(own, Page, given))
+  const first = bulk(rows.map((one) => ({ ...one, note: 'first' })))
   await untilBlocked(observer, 1)
-  const second = bulk('second', texts.toReversed())
+  const second = bulk(rows.toReversed().map((one) => ({ ...one, note: 'second' })))
   await untilBlocked(observer, 2)
   await other.query('COMMIT')
   await Promise.all([first, second])
-  const notes = await dataSource.manager.find(Page, { select: { note: true } })
+  const notes = await manager.find(Page, { select: { note: true } })
   expect(new Set(notes.map(({ note }) => note)).size).toBe(1)
 })
 
 describe('listeners', () => {
   const upsert = (values: object): Promise<FindOrCreateResult<Heard>> =>
-    upsertByText(dataSource.manager, Heard, values, { update: ['note'] })
+    upsertByText(manager, Heard, values, { update: ['note'] })
 
   test('hear of an insert or of an update, as it is, and may fill in columns of either', async () => {
     const created = await upsert({ text: 'a', note: '1' })
     const updated = await upsert({ text: 'a', note: '2' })
-    const [many] = await upsertByText(dataSource.manager, Heard, [{ text: 'a', note: '3' }])
+    const [many] = await upsertByText(manager, Heard, [{ text: 'a', note: '3' }])
     expect(heard).toEqual(['insert 1', 'update 2', 'updated 1', 'update 3', 'updated 1'])
     expect([created, updated, many]).toMatchObject([
       { created: true, entity: { filled: 'on insert' } },
       { created: false, entity: { note: '2', filled: 'on update' } },
       { created: false, entity: { note: '3', filled: 'on update' } },
     ])
-    expect(await dataSource.manager.find(Heard)).toEqual([(many as FindOrCreateResult<Heard>).entity])
+    expect(await manager.find(Heard)).toEqual([(many as FindOrCreateResult<Heard>).entity])
   })
 
   test('hear of each row that changes what an equal text in the same call has set', async () => {
@@ -316,8 +294,8 @@ describe('listeners', () => {
       { text: 'a', note: '1' },
       { text: 'a', note: '2' },
     ]
-    await upsertByText(dataSource.manager, Heard, rows)
-    await upsertByText(dataSource.manager, Heard, rows)
+    await upsertByText(manager, Heard, rows)
+    await upsertByText(manager, Heard, rows)
     expect(heard).toEqual(['insert 1', 'update 2', 'updated 1', 'update 1', 'updated 1', 'update 2', 'updated 1'])
   })
 
@@ -368,7 +346,7 @@ describe('listeners', () => {
   })
 
   test("an update that is refused leaves the caller's transaction usable, though they heard of it", async () => {
-    await upsertByText(dataSource.manager, Cat, [
+    await upsertByText(manager, Cat, [
       { name: 'Tom', tag: 1 },
       { name: 'Kit', tag: 2 },
     ])
@@ -376,7 +354,7 @@ describe('listeners', () => {
       expect(await rejection(upsertByText(manager, Cat, { name: 'Kit', tag: 1 }))).toMatchObject({ code: '23505' })
       await upsertByText(manager, Cat, { name: 'Kit', tag: 3 })
     })
-    expect(await dataSource.manager.countBy(Cat, { tag: 3 })).toBe(1)
+    expect(await manager.countBy(Cat, { tag: 3 })).toBe(1)
   })
 
   test('hear of an insert and of an update once each, where others insert and delete the row meanwhile', async () => {
@@ -393,11 +371,8 @@ describe('listeners', () => {
 
   test('of an update hear once, however often it is tried', async () => {
     await upsert({ text: 'a', note: '1' })
-    await other.query(`BEGIN; DELETE FROM heard WHERE text = 'a'`)
-    const waiting = upsert({ text: 'a', note: '2' })
-    await untilBlocked(observer)
-    await other.query('COMMIT')
-    expect(await waiting).toMatchObject({ created: true, attempts: 2, entity: { note: '2', filled: 'on insert' } })
+    const result = await meetOther(`DELETE FROM heard WHERE text = 'a'`, () => upsert({ text: 'a', note: '2' }))
+    expect(result).toMatchObject({ created: true, attempts: 2, entity: { note: '2', filled: 'on insert' } })
     expect(heard).toEqual(['insert 1', 'update 2', 'insert 2'])
   })
 })

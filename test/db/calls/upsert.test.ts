@@ -12,7 +12,6 @@ import {
   VersionColumn,
 } from 'typeorm'
 import { describe, expect, test, vi } from 'vitest'
-import type { FindOrCreateManyResult, FindOrCreateResult } from '../../../src'
 import {
   DeclarationError,
   DuplicateTextError,
@@ -25,6 +24,7 @@ import {
 } from '../../../src'
 import { url } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { errorOf, rowOf } from '../../support/results'
 import { fewHashes } from '../../support/digests'
 import { column, deleteDate, entity, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
@@ -61,21 +61,11 @@ const Post = entity('Post', {
 })
 const Colliding = entity('Colliding', { text: text({ digest: fewHashes(256) }), note: plain() })
 
-@Entity({ name: 'coded' })
-class Coded {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() text!: string
-  @Index({ unique: true }) @Column({ type: 'integer' }) code!: number
-  @Column({ type: 'json', nullable: true }) extra!: unknown
-}
+const Coded = entity('Coded', { text: text(), code: column('integer'), extra: column('json', { nullable: true }) })
+Index(['code'], { unique: true })(Coded)
 
-@Entity({ name: 'animal' })
-@TableInheritance({ column: { type: 'text', name: 'kind' } })
-class Animal {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
-  @Column({ type: 'text', nullable: true }) food!: string | null
-}
+const Animal = entity('Animal', { name: text(), food: plain() })
+TableInheritance({ column: { type: 'text', name: 'kind' } })(Animal)
 @ChildEntity()
 class Cat extends Animal {}
 @ChildEntity()
@@ -99,13 +89,6 @@ const Member = entity('Member', { handle: text(), email: text({ immutable: true 
 const db = useDatabase()
 const dataSource = db.useDataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Lion, Dog, Draft, Lazy, Member])
 const { manager } = dataSource
-
-function rowOf<Entity>(result: FindOrCreateManyResult<Entity> | undefined): FindOrCreateResult<Entity> {
-  if (!result || 'error' in result) throw result?.error
-  return result
-}
-const errorOf = (result: FindOrCreateManyResult<unknown> | undefined): unknown =>
-  result && 'error' in result ? result.error : undefined
 
 describe('upsertByText()', () => {
   test('creates what is missing and updates what is there, aligned with the rows', async () => {
@@ -177,12 +160,12 @@ test('eager relations are loaded, others that are asked for, and a lazy one can 
   const options = { by: 'slug', relations: ['origin'] }
   const post = { site, slug: 'a', title: 'A', origin: site }
   for (const rows of [post, [post]]) {
-    const [result] = [await upsertByText(dataSource.manager, Post, rows as never, options)].flat()
+    const [result] = [await upsertByText(manager, Post, rows as never, options)].flat()
     expect(result).toMatchObject({ entity: { origin: { id: site.id } } })
   }
   const eager = { site: Promise.resolve(site), text: 'a', origin: site }
   for (const rows of [eager, { ...eager, note: 'new' }, [{ ...eager, note: 'newer' }]]) {
-    const [result] = [await upsertByText(dataSource.manager, Lazy, rows as never)].flat()
+    const [result] = [await upsertByText(manager, Lazy, rows as never)].flat()
     expect(result).toMatchObject({ entity: { id: 1, origin: { id: site.id } } })
   }
 })
@@ -212,15 +195,8 @@ describe('what an upsert updates', () => {
 
   test('by default every column that the row brings and an update may change', async () => {
     const { entity: before } = await upsertByText(manager, Page, values)
-    const changed = {
-      url: 'http://a',
-      visits: 2,
-      author: 'you',
-      meta: { tags: { b: 1 } },
-      id: 77,
-      createdAt: new Date(0),
-    }
-    const { entity } = await upsertByText(manager, Page, changed)
+    const changed = { url: 'http://a', visits: 2, author: 'you', meta: { tags: { b: 1 } } }
+    const { entity } = await upsertByText(manager, Page, { ...changed, id: 77, createdAt: new Date(0) })
     expect(entity).toMatchObject({
       id: before.id,
       url: before.url,
@@ -317,15 +293,15 @@ describe('what an upsert updates', () => {
     ['author', 'update: false'],
     ['nothing', 'Page has no such column'],
   ])('refuses "%s" in the list before any SQL', async (property, reason) => {
-    const call = upsertByText(dataSource.manager, Page, [values], { update: [property as 'title'] })
+    const call = upsertByText(manager, Page, [values], { update: [property as 'title'] })
     expect(await rejection(call)).toBeInstanceOf(DeclarationError)
     expect(await rejection(call)).toMatchObject({ message: expect.stringContaining(`"${property}": `) })
     expect(await rejection(call)).toMatchObject({ message: expect.stringContaining(reason) })
-    expect(await dataSource.manager.count(Page)).toBe(0)
+    expect(await manager.count(Page)).toBe(0)
   })
 
   test('refuses the scope in the list', async () => {
-    const call = upsertByText(dataSource.manager, Post, [], { by: 'slug', update: ['site'] })
+    const call = upsertByText(manager, Post, [], { by: 'slug', update: ['site'] })
     expect(await rejection(call)).toMatchObject({ message: expect.stringContaining('unique within it') })
   })
 
@@ -352,7 +328,7 @@ describe('what an upsert updates', () => {
   })
 
   test('a row without a text is refused, as findOrCreate refuses it', async () => {
-    const [result] = await upsertByText(dataSource.manager, Post, [{ email: null, slug: 'a', site: { id: 1 } }], {
+    const [result] = await upsertByText(manager, Post, [{ email: null, slug: 'a', site: { id: 1 } }], {
       by: 'email',
     })
     expect(errorOf(result)).toMatchObject({ code: 'TEXT_REJECTED' })
@@ -381,11 +357,8 @@ describe('skipUpdateIfNoValuesChanged', () => {
       { url: 'http://b/', visits: 1 },
       { url: 'http://c/', title: 'C', visits: null },
     ]
-    await upsertByText(
-      manager,
-      Page,
-      rows.map((row) => ({ title: 'old', visits: 7, ...row })),
-    )
+    const old = rows.map((row) => ({ title: 'old', visits: 7, ...row }))
+    await upsertByText(manager, Page, old)
     const sent = await queriesOf(dataSource, async () => {
       const results = await upsertByText(manager, Page, rows, options)
       expect(results.map((result) => rowOf(result).entity.version)).toEqual([1, 1, 1])
@@ -495,10 +468,10 @@ test('scopes of one batch that are stored alike lead to one row, which the later
 test('an option that it does not take is refused', async () => {
   const options = { where: { title: 'x' } } as never
   for (const rows of [{ url: 'http://a/' }, [{ url: 'http://a/' }]]) {
-    const call = upsertByText(dataSource.manager, Page, rows as never, options)
+    const call = upsertByText(manager, Page, rows as never, options)
     expect(await rejection(call)).toBeInstanceOf(DeclarationError)
   }
-  expect(await dataSource.manager.count(Page)).toBe(0)
+  expect(await manager.count(Page)).toBe(0)
 })
 
 test('a text that two rows hold, since the guard was off, is updated in neither', async () => {
@@ -638,7 +611,7 @@ describe('a row that is refused', () => {
       expect(errorOf(results[0])).toMatchObject({ code: '23505' })
       expect(await manager.count(Coded)).toBe(3)
     })
-    expect(await dataSource.manager.count(Coded)).toBe(3)
+    expect(await manager.count(Coded)).toBe(3)
   })
 })
 
