@@ -217,11 +217,11 @@ const isPrintable = (one: unknown): boolean =>
 describe('a value that is none of the type of the primary key is refused before SQL, which would quote it', () => {
   const wrong = [Number.NaN, 1.5, '', SECRET, 2 ** 31, new Date(0), true]
   const calls: readonly [string, (id: unknown) => Promise<unknown>][] = [
-    ['updateOrFail', (id) => updateOrFail(dataSource.manager, Page, id as number, { url: 'c' })],
-    ['updateOrFail by an object', (id) => updateOrFail(dataSource.manager, Page, { id: id as number }, { url: 'c' })],
-    ['updateOrFail to such a key', (id) => updateOrFail(dataSource.manager, Page, 1, { id: id as number })],
-    ['insertOrFail', (id) => insertOrFail(dataSource.manager, Page, { id: id as number, url: 'c' })],
-    ['findOrCreate', (id) => findOrCreate(dataSource.manager, Page, { id: id as number, url: 'c', tenant: 1 })],
+    ['updateOrFail', (id) => updateOrFail(manager, Page, id as number, { url: 'c' })],
+    ['updateOrFail by an object', (id) => updateOrFail(manager, Page, { id: id as number }, { url: 'c' })],
+    ['updateOrFail to such a key', (id) => updateOrFail(manager, Page, 1, { id: id as number })],
+    ['insertOrFail', (id) => insertOrFail(manager, Page, { id: id as number, url: 'c' })],
+    ['findOrCreate', (id) => findOrCreate(manager, Page, { id: id as number, url: 'c', tenant: 1 })],
   ]
   test.each(calls)('%s', async (_, call) => {
     const sent = vi.spyOn(dataSource.logger, 'logQuery')
@@ -257,19 +257,11 @@ describe('a value that is none of the type of the primary key is refused before 
 })
 
 test.each<[string, () => Promise<unknown>, RegExp]>([
-  ['rename', () => rename(dataSource.manager, User, ADA, { handle: undefined as never }), /no name was given/],
-  [
-    'updateOrFail',
-    () => updateOrFail(dataSource.manager, Page, 1, { url: undefined as never }),
-    /No change of Page was given/,
-  ],
-  ['updateOrFail of none', () => updateOrFail(dataSource.manager, Page, 1, {}), /No change of Page was given/],
-  ['insertOrFail', () => insertOrFail(dataSource.manager, [undefined] as never), /got an array with undefined/],
-  [
-    'updateOrFail of a list',
-    () => updateOrFail(dataSource.manager, [undefined] as never),
-    /got an array with undefined/,
-  ],
+  ['rename', () => rename(manager, User, ADA, { handle: undefined as never }), /no name was given/],
+  ['updateOrFail', () => updateOrFail(manager, Page, 1, { url: undefined as never }), /No change of Page was given/],
+  ['updateOrFail of none', () => updateOrFail(manager, Page, 1, {}), /No change of Page was given/],
+  ['insertOrFail', () => insertOrFail(manager, [undefined] as never), /got an array with undefined/],
+  ['updateOrFail of a list', () => updateOrFail(manager, [undefined] as never), /got an array with undefined/],
   ['uniqueTextPaths', () => Promise.resolve().then(() => uniqueTextPaths(null as never)), /declares no unique text/],
 ])('%s of undefined says what is missing', async (_, call, message) => {
   await expect(call()).rejects.toThrow(DeclarationError)

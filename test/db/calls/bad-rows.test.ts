@@ -1,14 +1,6 @@
-import { Column, Entity, type EntityManager, PrimaryGeneratedColumn, Unique } from 'typeorm'
+import { type EntityManager, Unique } from 'typeorm'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import {
-  findOneByText,
-  findOrCreate,
-  findOrCreateMany,
-  insertOrFail,
-  UniqueText,
-  updateOrFail,
-  upsertByText,
-} from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, updateOrFail, upsertByText } from '../../../src'
 import { findOrCreateStream } from '../../../src/stream'
 import { column, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
@@ -26,13 +18,8 @@ const Item = entity('Item', {
 })
 type Item = InstanceType<typeof Item>
 
-@Entity()
-@Unique(['slug'], { deferrable: 'INITIALLY IMMEDIATE' })
-class Post {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) slug!: string | null
-}
+const Post = entity('Post', { text: text(), slug: plain() })
+Unique(['slug'], { deferrable: 'INITIALLY IMMEDIATE' })(Post)
 
 const codeOf = (result: unknown): unknown =>
   (result as { error?: { driverError?: { code?: unknown } } }).error?.driverError?.code ?? Object.keys(result as object)

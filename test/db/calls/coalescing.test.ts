@@ -58,12 +58,8 @@ const VARCHAR: number = types.builtins.VARCHAR
 const Colliding = entity('Colliding', { url: text({ digest: fewHashes(1) }) })
 const Scoped = entity('Scoped', { url: text({ scope: ['tenant'] }), tenant: column('integer', { default: 1 }) })
 
-@Entity()
-@TableInheritance({ column: { type: 'varchar', name: 'kind', default: 'Film' } })
-class Media {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-}
+const Media = entity('Media', { url: text() })
+TableInheritance({ column: { type: 'varchar', name: 'kind', default: 'Film' } })(Media)
 @ChildEntity()
 class Photo extends Media {}
 @ChildEntity()

@@ -151,13 +151,8 @@ describe('a softly deleted row that holds the text', () => {
   })
 
   test('of another class of the table is not restored, and named as one of its class', async () => {
-    @Entity('thing')
-    @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-    class Thing {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueText() name!: string
-      @DeleteDateColumn() deletedAt!: Date | null
-    }
+    const Thing = entity('Thing', { name: text(), deletedAt: deleteDate() })
+    TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Thing)
     @ChildEntity()
     class Cat extends Thing {}
     @ChildEntity()

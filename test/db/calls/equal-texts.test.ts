@@ -1,20 +1,16 @@
-import { Column, Entity, type ObjectLiteral, PrimaryGeneratedColumn, VersionColumn } from 'typeorm'
+import type { ObjectLiteral } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOrCreateMany, UniqueText, upsertByText } from '../../../src'
+import { findOrCreateMany, upsertByText } from '../../../src'
 import { findOrCreateStream } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
+import { entity, plain, text, version } from '../../support/entity'
 
-@Entity({ name: 'item' })
-class Item {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) n!: string | null
-  @Column({ type: 'text', nullable: true }) m!: string | null
-  @VersionColumn({ type: 'integer' }) version!: number
-}
+const Item = entity('Item', { text: text(), n: plain(), m: plain(), version: version() })
+type Item = InstanceType<typeof Item>
 
 const db = useDatabase()
 const dataSource = db.useDataSource([Item])
+const { manager } = dataSource
 
 beforeAll(async () => {
   await dataSource.query(`
@@ -36,12 +32,12 @@ async function streamed(inputs: readonly object[], options = {}): Promise<object
 }
 
 const CALLS: Readonly<Record<string, (inputs: readonly { text: string }[]) => Promise<object[]>>> = {
-  findOrCreateMany: (inputs) => findOrCreateMany(dataSource.manager, Item, inputs),
+  findOrCreateMany: (inputs) => findOrCreateMany(manager, Item, inputs),
   'findOrCreateMany in a transaction': (inputs) =>
     dataSource.transaction((manager) => findOrCreateMany(manager, Item, inputs)),
   'findOrCreateMany with create': (inputs) =>
     findOrCreateMany(
-      dataSource.manager,
+      manager,
       Item,
       inputs.map(({ text }) => ({ text })),
       { create: (_: object, index: number) => ({ ...inputs[index] }) },
@@ -96,7 +92,7 @@ test('over thousands of rows in several windows each bad input fails alone', asy
 
 test('progress counts every input once', async () => {
   const seen: object[] = []
-  await findOrCreateMany(dataSource.manager, Item, BAD_FIRST, { onProgress: (one) => void seen.push({ ...one }) })
+  await findOrCreateMany(manager, Item, BAD_FIRST, { onProgress: (one) => void seen.push({ ...one }) })
   expect(seen.at(-1)).toEqual({ done: 4, created: 2, rejected: 1 })
 })
 
@@ -104,12 +100,12 @@ test.each([1, 2])('a thousand refused inputs of %i kinds are not tried one by on
   let sent = 0
   dataSource.logger.logQuery = () => void (sent += 1)
   const inputs = Array.from({ length: 1_000 }, (_, nth) => ({ text: 'a', n: 'bad', m: `${nth % kinds}` }))
-  expect(new Set(told(await findOrCreateMany(dataSource.manager, Item, inputs)))).toEqual(new Set(['error']))
+  expect(new Set(told(await findOrCreateMany(manager, Item, inputs)))).toEqual(new Set(['error']))
   expect(sent).toBeLessThan(10)
 })
 
 describe('upsertByText', () => {
-  const upsert = (rows: readonly Partial<Item>[]): Promise<object[]> => upsertByText(dataSource.manager, Item, rows)
+  const upsert = (rows: readonly Partial<Item>[]): Promise<object[]> => upsertByText(manager, Item, rows)
 
   test('a refused first row is told, and the others are written', async () => {
     expect(told(await upsert(BAD_FIRST))).toEqual(['error', 'new', 'new', 'found'])

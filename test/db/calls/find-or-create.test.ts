@@ -11,7 +11,7 @@ import {
 } from '../../../src'
 import { fewHashes, oneHash } from '../../support/digests'
 import { useDatabase } from '../../support/database'
-import { entity, text } from '../../support/entity'
+import { column, entity, text } from '../../support/entity'
 import { Page } from '../../support/titled-page'
 
 const db = useDatabase()
@@ -141,14 +141,12 @@ test('a full chain is refused with a clear error, and the transaction stays usab
 })
 
 test('columns whose names hold line breaks have statements of their own', async () => {
-  @Entity()
-  class Lines {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @UniqueText() text!: string
-    @Column({ type: 'text', nullable: true, name: 'x' }) first!: string | null
-    @Column({ type: 'text', nullable: true, name: 'y' }) second!: string | null
-    @Column({ type: 'text', nullable: true, name: 'x\ny' }) both!: string | null
-  }
+  const Lines = entity('Lines', {
+    text: text(),
+    first: column('text', { nullable: true, name: 'x' }),
+    second: column('text', { nullable: true, name: 'y' }),
+    both: column('text', { nullable: true, name: 'x\ny' }),
+  })
   const { manager } = await db.dataSource([Lines])
   await findOrCreate(manager, Lines, { text: 'a', first: '1', second: '2' })
   await findOrCreate(manager, Lines, { text: 'b', both: '3' })

@@ -1,4 +1,4 @@
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn, type Repository } from 'typeorm'
+import type { DataSource, Repository } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   findOneByText,
@@ -19,7 +19,7 @@ import { sha256 } from '../../../src/text/digest'
 import { textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
-import { deleteDate, entity, plain, text } from '../../support/entity'
+import { column, deleteDate, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const Page = entity('Page', {
@@ -29,20 +29,14 @@ const Page = entity('Page', {
 })
 type Page = InstanceType<typeof Page>
 
-@Entity({ name: 'link' })
-@UniqueText({
+const Link = entity('Link', { host: column('text'), path: column('text'), query: plain() })
+UniqueText({
   as: 'address',
   columns: ['path', { property: 'query', prefix: '?' }],
   scope: ['host'],
   digest: 'sha256',
   guard: false,
-})
-class Link {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('text') host!: string
-  @Column('text') path!: string
-  @Column('text', { nullable: true }) query!: string | null
-}
+})(Link)
 
 const Account = entity('Account', {
   handle: text({ digest: oneHash, nullable: true }),

@@ -2,7 +2,6 @@ import type { Relation } from 'typeorm'
 import {
   BaseEntity,
   ChildEntity,
-  Column,
   DefaultNamingStrategy,
   DeleteDateColumn,
   Entity,
@@ -17,7 +16,6 @@ import {
 } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { literal } from '../../../src/sql/identifier'
-import type { TextTakenError } from '../../../src'
 import {
   findOneByText,
   findOrCreate,
@@ -32,11 +30,11 @@ import { trim } from '../../../src/text'
 import { textCondition, textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
 import { declarationsOf } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
-import { column, deleteDate, entity, text } from '../../support/entity'
+import { takenBy } from '../../support/results'
+import { column, deleteDate, entity, plain, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { generate, runAll } from '../../support/generated'
 import { fewHashes } from '../../support/digests'
-import { rejection } from '../../support/ledger'
 import { violations } from '../../support/guarded-table'
 
 const db = useDatabase()
@@ -62,11 +60,7 @@ class SnakeNames extends DefaultNamingStrategy {
   }
 }
 
-@Entity()
-class Link {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @ManyToOne(() => Page) page!: Relation<Page>
-}
+const Link = entity('Link', { page: toOne(() => Page) })
 
 /** EXPLAIN of a query, its parameters as literals. */
 const explained = (sql: string, parameters: readonly unknown[]): string =>
@@ -109,18 +103,14 @@ describe('a softly deleted row', () => {
 
   test('names no holder where a deleted row with another text of equal hash could be meant', async () => {
     const { manager } = await db.dataSource([Colliding])
-    const rows = await manager.save(
-      Colliding,
-      ['text 0', 'text 1', 'text 2'].map((url) => ({ url })),
-    )
-    await manager.softDelete(Colliding, { url: In(rows.map(({ url }) => url)) })
-    await manager.save(
-      Colliding,
-      rows.map(({ url }) => ({ url })),
-    )
+    const texts = ['text 0', 'text 1', 'text 2']
+    const given = (): { url: string }[] => texts.map((url) => ({ url }))
+    const rows = await manager.save(Colliding, given())
+    await manager.softDelete(Colliding, { url: In(texts) })
+    await manager.save(Colliding, given())
     const named: (string | undefined)[] = []
     for (const { id, url } of rows) {
-      const error = (await manager.restore(Colliding, id).catch((cause: unknown) => cause)) as TextTakenError
+      const error = await takenBy(manager.restore(Colliding, id))
       expect(error).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'url' }] })
       const [holder] = error.taken
       const holding = holder?.id ? (await manager.findOneBy(Colliding, holder.id))?.url : undefined
@@ -173,19 +163,15 @@ test('chains of softly deleted and restored rows keep their anchors, whoever com
   const dataSource = await db.dataSource([Colliding])
   const { manager } = dataSource
   const [{ table } = { table: undefined }] = declarationsOf(dataSource.getMetadata(Colliding))
-  const texts = Array.from({ length: 6 }, (_, n) => `text ${n}`)
+  const texts = Array.from({ length: 6 }, (_, n) => ({ url: `text ${n}` }))
   for (let round = 0; round < 6; round += 1) {
-    await findOrCreateMany(
-      manager,
-      Colliding,
-      texts.map((url) => ({ url })),
-    )
+    await findOrCreateMany(manager, Colliding, texts)
     const away = texts.filter((_, n) => n % 3 !== round % 3)
-    for (const url of away) await manager.softDelete(Colliding, { url })
+    for (const text of away) await manager.softDelete(Colliding, text)
     await manager.query(
       `update colliding set "deletedAt" = null
         where "deletedAt" is not null and id = (select max(id) from colliding where url = $1)`,
-      [away[0]],
+      [away[0]?.url],
     )
     expect(table && (await violations(client, table))).toEqual([])
   }
@@ -257,15 +243,10 @@ test('insertOrFail and updateOrFail take no deleted row for a holder', async () 
 
 test('a row that cannot move to another scope, for its text is taken there, names the text alone', async () => {
   const { manager } = await db.dataSource([Scoped])
-  const [first, second] = await insertOrFail(
-    manager,
-    Scoped,
-    [1, 2].map((tenant) => ({ tenant, url: 'a' })),
-  )
-  const error = await rejection(updateOrFail(manager, Scoped, first?.id ?? 0, { tenant: 2 }))
-  expect((error as TextTakenError).taken).toEqual([
-    { entity: 'Scoped', property: 'url', id: { id: second?.id }, row: 0 },
-  ])
+  const rows = [1, 2].map((tenant) => ({ tenant, url: 'a' }))
+  const [first, second] = await insertOrFail(manager, Scoped, rows)
+  const { taken } = await takenBy(updateOrFail(manager, Scoped, first?.id ?? 0, { tenant: 2 }))
+  expect(taken).toEqual([{ entity: 'Scoped', property: 'url', id: { id: second?.id }, row: 0 }])
 })
 
 describe('what is declared', () => {
@@ -315,12 +296,8 @@ describe('what is declared', () => {
   })
 
   test('works for one class of single table inheritance, and for an EntitySchema', async () => {
-    @Entity()
-    @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-    class Thing {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @DeleteDateColumn() deletedAt!: Date | null
-    }
+    const Thing = entity('Thing', { deletedAt: deleteDate() })
+    TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Thing)
     @ChildEntity()
     class Named extends Thing {
       @UniqueText({ ignoreDeleted: true }) name!: string
@@ -350,23 +327,20 @@ describe('what is declared', () => {
   })
 
   test("stands beside a text that a deleted row keeps, and a unique index of the user's", async () => {
-    @Entity('page')
-    @Index(['code'], { unique: true })
-    class Mixed {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueText({ ignoreDeleted: true }) url!: string
-      @UniqueText() handle!: string
-      @Column({ type: 'integer' }) code!: number
-      @DeleteDateColumn() deletedAt!: Date | null
-    }
+    const Mixed = entity(
+      'Mixed',
+      { url: text({ ignoreDeleted: true }), handle: text(), code: column('integer'), deletedAt: deleteDate() },
+      { name: 'page' },
+    )
+    Index(['code'], { unique: true })(Mixed)
     const { manager } = await db.dataSource([Mixed])
-    const { entity } = await findOrCreate(manager, Mixed, { url: 'a', handle: 'h', code: 1 }, { by: 'url' })
-    await manager.softRemove(entity)
+    const first = await findOrCreate(manager, Mixed, { url: 'a', handle: 'h', code: 1 }, { by: 'url' })
+    await manager.softRemove(first.entity)
     await expect(findOrCreate(manager, Mixed, { url: 'a', handle: 'h', code: 2 }, { by: 'url' })).rejects.toMatchObject(
       { driverError: { code: '23505' } },
     )
     const kept = await findOrCreate(manager, Mixed, { url: 'a', handle: 'h', code: 3 }, { by: 'handle' })
-    expect(kept).toMatchObject({ created: false, entity: { id: entity.id } })
+    expect(kept).toMatchObject({ created: false, entity: { id: first.entity.id } })
     const next = await findOrCreate(manager, Mixed, { url: 'a', handle: 'i', code: 4 }, { by: 'url' })
     expect(next).toMatchObject({ created: true })
   })
@@ -429,18 +403,11 @@ describe('the index', () => {
     const page = await manager.save(Page, { url: 'a' })
     await manager.save(Link, { page })
     const condition = textCondition(manager, Page, 'p', { url: 'a' })
-    const count = async (): Promise<readonly number[]> => [
-      await manager
-        .createQueryBuilder(Page, 'p')
-        .withDeleted()
-        .where(...condition)
-        .getCount(),
-      await manager
-        .createQueryBuilder(Link, 'l')
-        .withDeleted()
-        .innerJoin('l.page', 'p', ...condition)
-        .getCount(),
-    ]
+    const pages = manager.createQueryBuilder(Page, 'p').withDeleted()
+    const links = manager.createQueryBuilder(Link, 'l').withDeleted()
+    pages.where(...condition)
+    links.innerJoin('l.page', 'p', ...condition)
+    const count = async (): Promise<readonly number[]> => [await pages.getCount(), await links.getCount()]
     expect(await count()).toEqual([1, 1])
     await manager.softDelete(Page, { url: 'a' })
     expect(await count()).toEqual([0, 0])
@@ -505,14 +472,12 @@ describe('an immutable text of a table with soft deletes', () => {
 })
 
 test('a deferrable constraint of the table hinders no create', async () => {
-  @Entity('page')
-  @Unique(['slug'], { deferrable: 'INITIALLY IMMEDIATE' })
-  class Post {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ ignoreDeleted: true }) url!: string
-    @Column({ type: 'text', nullable: true }) slug!: string | null
-    @DeleteDateColumn() deletedAt!: Date | null
-  }
+  const Post = entity(
+    'Post',
+    { url: text({ ignoreDeleted: true }), slug: plain(), deletedAt: deleteDate() },
+    { name: 'page' },
+  )
+  Unique(['slug'], { deferrable: 'INITIALLY IMMEDIATE' })(Post)
   const { manager } = await db.dataSource([Post])
   for (const created of [true, false]) {
     expect(await findOrCreate(manager, Post, { url: 'a', slug: 'a' })).toMatchObject({ created })

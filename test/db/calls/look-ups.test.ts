@@ -15,7 +15,7 @@ import { textCondition } from '../../../src/typeorm-calls'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
 import { createDatabase, dropDatabase, inDatabase } from '../../support/databases'
-import { column, entity, text } from '../../support/entity'
+import { column, embedded, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
@@ -39,18 +39,15 @@ const Word = entity('Word', { text: text({ nullable: true }) })
 
 let heard: (() => void) | undefined
 const dataSource = db.useDataSource([Page, Word, Url, Author], { emptied: false })
+const { manager } = dataSource
 
 class Place {
   @Column({ type: 'text' }) city!: string
   @Column({ type: 'text', nullable: true }) note!: string | null
 }
 
-@Entity()
-@UniqueText({ as: 'place', columns: ['at.city'] })
-class House {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column(() => Place) at!: Place
-}
+const House = entity('House', { at: embedded(() => Place) })
+UniqueText({ as: 'place', columns: ['at.city'] })(House)
 
 test('a condition beside the text is refused, within its embedded too', async () => {
   const { manager } = await db.dataSource([House])
@@ -66,26 +63,26 @@ describe('findOneByText', () => {
     'finds nothing for a text that is refused, and sends nothing: %j',
     async (text) => {
       const sent = vi.spyOn(dataSource.logger, 'logQuery')
-      expect(await findOneByText(dataSource.manager, Page, { url: text })).toBeNull()
+      expect(await findOneByText(manager, Page, { url: text })).toBeNull()
       expect(sent).not.toHaveBeenCalled()
       sent.mockRestore()
     },
   )
 
   test('finds nothing in a scope that cannot be stored, nor for parts of a text that are refused together', async () => {
-    expect(await findOneByText(dataSource.manager, Page, { url: 'http://a/', site: '\0' })).toBeNull()
-    expect(await findOneByText(dataSource.manager, Url, { scheme: 'ftp', host: 'a', path: '/' })).toBeNull()
+    expect(await findOneByText(manager, Page, { url: 'http://a/', site: '\0' })).toBeNull()
+    expect(await findOneByText(manager, Url, { scheme: 'ftp', host: 'a', path: '/' })).toBeNull()
   })
 
   test('finds nothing for null, whose rows hold no text', async () => {
-    await dataSource.manager.insert(Word, { text: null })
-    expect(await findOneByText(dataSource.manager, Word, { text: null })).toBeNull()
+    await manager.insert(Word, { text: null })
+    expect(await findOneByText(manager, Word, { text: null })).toBeNull()
   })
 
   test.each<[object]>([[{ url: 1 }], [{ url: undefined }], [{ ulr: 'http://a/' }], [{}], [{ url: ['http://a/'] }]])(
     'refuses what is no text, for that is a mistake in the program: %j',
     async (values) => {
-      const error = await rejection(findOneByText(dataSource.manager, Page, values))
+      const error = await rejection(findOneByText(manager, Page, values))
       expect([TextRejectedError, DeclarationError]).toContain((error as Error).constructor)
     },
   )
@@ -108,7 +105,7 @@ describe('replica: true', () => {
     const author = await replica.manager.save(replica.manager.create(Author, { name: 'of the replica' }))
     await replica.manager.insert(Page, { url: 'http://a/', stored: 'on the replica', author })
     await replica.destroy()
-    await dataSource.manager.insert(Page, { url: 'http://a/', stored: 'on the master' })
+    await manager.insert(Page, { url: 'http://a/', stored: 'on the master' })
     replicated = withUniqueText(
       new DataSource({
         type: 'postgres',
@@ -166,7 +163,7 @@ describe('replica: true', () => {
   })
 
   test('reads from the only server where there is no replica', async () => {
-    const found = await findOneByText(dataSource.manager, Page, page, { replica: true })
+    const found = await findOneByText(manager, Page, page, { replica: true })
     expect(found).toMatchObject({ stored: 'on the master' })
   })
 

@@ -1,11 +1,12 @@
-import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import type { Client, Pool } from 'pg'
 import { type DataSource, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { FindOrCreateManyOptions, FindOrCreateManyResult } from '../../../src'
 import { findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
+import { md5 } from '../../../src/text/digest'
 import { untilBlocked } from '../../support/blocked'
+import { rowOf } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
@@ -45,22 +46,17 @@ async function pooled(max: number): Promise<DataSource> {
 
 const poolOf = (source: DataSource): Pool => (source.driver as unknown as { readonly master: Pool }).master
 
-const md5 = (text: string): string => createHash('md5').update(text).digest('hex')
-
 /** Texts of so many full batches, and these. */
 function textsOf(batches: number): { texts: string[]; batch: (nth: number) => string[] } {
   const texts = Array.from({ length: batches * 1_000 }, (_, index) => `text ${index}`)
-  const sorted = texts.toSorted((left, right) => (md5(left) < md5(right) ? -1 : 1))
+  const sorted = texts.toSorted((left, right) => (md5.js(left) < md5.js(right) ? -1 : 1))
   return { texts, batch: (nth) => sorted.slice((nth - 1) * 1_000, nth * 1_000) }
 }
 
+const inputsOf = (texts: readonly string[]) => texts.map((url) => ({ url }))
+
 const all = (texts: readonly string[], options: FindOrCreateManyOptions<Page> = {}, source = dataSource) =>
-  findOrCreateMany(
-    source.manager,
-    Page,
-    texts.map((url) => ({ url })),
-    options,
-  )
+  findOrCreateMany(source.manager, Page, inputsOf(texts), options)
 
 /** A session that has inserted a text and not committed: who wants the same waits for it. */
 async function inserting(url = ''): Promise<Client> {
@@ -91,12 +87,8 @@ function progress(): {
 const storedTexts = async (): Promise<Set<string>> =>
   new Set((await observer.query<{ url: string }>('SELECT url FROM page')).rows.map(({ url }) => url))
 
-function createdOf(results: readonly FindOrCreateManyResult<Page>[]): boolean[] {
-  return results.map((result) => {
-    if ('error' in result) throw result.error
-    return result.created
-  })
-}
+const createdOf = (results: readonly FindOrCreateManyResult<Page>[]): boolean[] =>
+  results.map((result) => rowOf(result).created)
 
 function watched<T>(work: Promise<T>): { readonly work: Promise<T>; isSettled: () => boolean } {
   let settled = false
@@ -176,8 +168,7 @@ describe('the second connection', () => {
     const other = await db.client()
     await other.query('BEGIN')
     await other.query('INSERT INTO chapter (url) VALUES ($1)', [batch(2)[0]])
-    const inputs = texts.map((url) => ({ url }))
-    const call = findOrCreateMany(source.manager, Chapter, inputs)
+    const call = findOrCreateMany(source.manager, Chapter, inputsOf(texts))
     await untilBlocked(observer)
     expect(poolOf(source)).toMatchObject({ waitingCount: 0, totalCount: 1 })
     await other.query('COMMIT')
@@ -217,11 +208,7 @@ describe('the second connection', () => {
     const source = await pooled(2)
     const { texts } = textsOf(3)
     const backends = await source.transaction(async (manager) => {
-      const results = await findOrCreateMany(
-        manager,
-        Page,
-        texts.map((url) => ({ url })),
-      )
+      const results = await findOrCreateMany(manager, Page, inputsOf(texts))
       return new Set(results.map((result) => ('entity' in result ? result.entity.backend : undefined)))
     })
     expect(backends.size).toBe(1)
@@ -358,8 +345,7 @@ describe('a signal', () => {
     const abort = new AbortController()
     const options = { signal: abort.signal, onProgress: () => abort.abort(new Error('of the caller')) }
     await dataSource.transaction(async (manager) => {
-      const inputs = texts.map((url) => ({ url }))
-      await expect(findOrCreateMany(manager, Page, inputs, options)).rejects.toThrow('of the caller')
+      await expect(findOrCreateMany(manager, Page, inputsOf(texts), options)).rejects.toThrow('of the caller')
       expect(await findOrCreate(manager, Page, { url: 'after it' })).toMatchObject({ created: true })
     })
     expect(await storedTexts()).toEqual(new Set([...batch(1), 'after it']))

@@ -1,5 +1,5 @@
 import type { EntityManager, QueryRunner } from 'typeorm'
-import { Entity, JoinTable, ManyToMany, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { Entity, In, JoinTable, ManyToMany, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
@@ -57,8 +57,8 @@ async function waits(call: Promise<unknown>): Promise<void> {
 }
 
 const stored = async (): Promise<unknown> => ({
-  books: await dataSource.manager.find(Book, { relations: { author: true } }),
-  authors: await dataSource.manager.find(Author),
+  books: await manager.find(Book, { relations: { author: true } }),
+  authors: await manager.find(Author),
 })
 
 test('an owner that another transaction is storing is waited for, and found', async () => {
@@ -123,7 +123,7 @@ describe('a deadlock with a transaction that stores the same texts in the other 
       { created: false, attempts: tried },
       { created: true, attempts: tried },
     ])
-    expect(await dataSource.manager.count(Author)).toBe(1)
+    expect(await manager.count(Author)).toBe(1)
   })
 
   test("in the caller's transaction is the caller's to try again", async () => {
@@ -146,12 +146,8 @@ test('many calls at once store each text once, from whichever side they come', a
   expect(new Set(created).size).toBe(created.length)
   const books = await manager.find(Book, { relations: { tags: true } })
   expect(new Set(books.map(({ title }) => title)).size).toBe(books.length)
-  expect(
-    await manager.countBy(
-      Tag,
-      names.map((name) => ({ name })),
-    ),
-  ).toBeLessThanOrEqual(names.length)
+  const tags = await manager.findBy(Tag, { name: In(names) })
+  expect(tags.length).toBeLessThanOrEqual(names.length)
 })
 
 test('in one transaction, calls at once have their turns', async () => {
@@ -161,5 +157,5 @@ test('in one transaction, calls at once have their turns', async () => {
     const results = await Promise.all(Array.from({ length: 6 }, (_, index) => call(own, index)))
     expect(results.filter(({ created }) => created)).toHaveLength(2)
   })
-  expect(await dataSource.manager.count(Book)).toBe(2)
+  expect(await manager.count(Book)).toBe(2)
 })

@@ -22,6 +22,7 @@ class Account {
 
 const db = useDatabase()
 const dataSource = db.useDataSource([Page, Account, Name])
+const { manager } = dataSource
 
 const GOOD = 'http://a.example/'
 beforeEach(() => dataSource.query('delete from account'))
@@ -42,24 +43,24 @@ const VALUES: Readonly<Record<string, unknown>> = {
 }
 
 const WAYS: Readonly<Record<string, (target: new () => ObjectLiteral, text: unknown) => Promise<unknown>>> = {
-  save: (target, text) => dataSource.manager.save(Object.assign(new target(), { text })),
+  save: (target, text) => manager.save(Object.assign(new target(), { text })),
   'save of a plain object': (target, text) => dataSource.getRepository(target).save({ text }),
   'save of a stored row': async (target, text) => {
     const repository = dataSource.getRepository(target)
     const row = await repository.save(Object.assign(new target(), { text: GOOD }))
     return await repository.save({ ...row, text })
   },
-  insert: (target, text) => dataSource.manager.insert(target, { text }),
-  'insert of a list': (target, text) => dataSource.manager.insert(target, [{ text: GOOD }, { text }]),
-  update: (target, text) => dataSource.manager.update(target, { id: 1 }, { text }),
+  insert: (target, text) => manager.insert(target, { text }),
+  'insert of a list': (target, text) => manager.insert(target, [{ text: GOOD }, { text }]),
+  update: (target, text) => manager.update(target, { id: 1 }, { text }),
   'an update by a builder': (target, text) =>
     dataSource.createQueryBuilder().update(target).set({ text }).where('true').execute(),
-  upsert: (target, text) => dataSource.manager.upsert(target, { id: 1, text }, ['id']),
-  findOneBy: (target, text) => dataSource.manager.findOneBy(target, { text }),
-  Equal: (target, text) => dataSource.manager.findBy(target, { text: Equal(text) }),
-  In: (target, text) => dataSource.manager.findBy(target, { text: In([GOOD, text]) }),
-  Not: (target, text) => dataSource.manager.findBy(target, { text: Not(text) }),
-  'criteria of delete': (target, text) => dataSource.manager.delete(target, { text }),
+  upsert: (target, text) => manager.upsert(target, { id: 1, text }, ['id']),
+  findOneBy: (target, text) => manager.findOneBy(target, { text }),
+  Equal: (target, text) => manager.findBy(target, { text: Equal(text) }),
+  In: (target, text) => manager.findBy(target, { text: In([GOOD, text]) }),
+  Not: (target, text) => manager.findBy(target, { text: Not(text) }),
+  'criteria of delete': (target, text) => manager.delete(target, { text }),
   'where of a builder': (target, text) => dataSource.createQueryBuilder(target, 't').where({ text }).getMany(),
 }
 
@@ -106,9 +107,9 @@ describe.each([
 })
 
 test('another unique text of a row that findOrCreate makes is no number either', async () => {
-  const call = findOrCreate(dataSource.manager, Page, { text: GOOD, alias: 5 }, { by: 'text' })
+  const call = findOrCreate(manager, Page, { text: GOOD, alias: 5 }, { by: 'text' })
   expect(await rejection(call)).toMatchObject({ code: 'TEXT_REJECTED', property: 'alias' })
-  expect(await findOrCreate(dataSource.manager, Page, { text: GOOD, alias: null }, { by: 'text' })).toMatchObject({
+  expect(await findOrCreate(manager, Page, { text: GOOD, alias: null }, { by: 'text' })).toMatchObject({
     created: true,
   })
 })

@@ -25,7 +25,7 @@ import {
   upsertByText,
 } from '../../../src'
 import { useDatabase } from '../../support/database'
-import { entity } from '../../support/entity'
+import { entity, text } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -57,12 +57,8 @@ class Branch {
   @TreeParent() parent!: Branch | null
 }
 
-@Entity()
-@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
-class Animal {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+const Animal = entity('Animal', { name: text() })
+TableInheritance({ column: { type: 'varchar', name: 'kind' } })(Animal)
 @ChildEntity()
 class Cat extends Animal {
   @UniqueText({ nullable: true }) collar!: string | null
