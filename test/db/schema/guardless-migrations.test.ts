@@ -1,43 +1,23 @@
-import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type ObjectLiteral, type ObjectType, PrimaryGeneratedColumn } from 'typeorm'
-import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, SchemaDriftError, UniqueText, type UniqueTextPropertyOptions } from '../../../src'
+import type { DataSource, ObjectLiteral, ObjectType } from 'typeorm'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreate, SchemaDriftError, type UniqueTextPropertyOptions } from '../../../src'
 import { doctor } from '../../../src/doctor'
 import { lowerCase, trim } from '../../../src/text'
 import { sha256 } from '../../../src/text/digest'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { generate, migrate, runAll } from '../../support/generated'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(() => client.query('drop schema public cascade; create schema public'))
+const client = db.useClient({ emptied: true })
 
 type Page = ObjectType<ObjectLiteral>
 
-function page(options: UniqueTextPropertyOptions): Page {
-  @Entity({ name: 'page' })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column('int', { default: 1 }) shop!: number
-    @UniqueText({ digest: 'sha256', ...options }) url!: string | null
-  }
-  return Page
-}
-
-const plain = (): Page => {
-  @Entity({ name: 'page' })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column('int', { default: 1 }) shop!: number
-    @Column('text') url!: string
-  }
-  return Page
-}
+const shop = column('integer', { default: 1 })
+const page = (options: UniqueTextPropertyOptions): Page =>
+  entity('Page', { shop, url: text({ digest: 'sha256', ...options }) })
+const plain = (): Page => entity('Page', { shop, url: column('text') })
 
 const open = async (entity: Page): Promise<DataSource> => await db.dataSource([entity], { synchronize: false })
 
@@ -47,29 +27,23 @@ const isReady = async (dataSource: DataSource, entity: Page, url: string): Promi
   expect((await doctor(dataSource)).findings).toStrictEqual([])
 }
 
+const select = async (sql: string): Promise<unknown> => (await client.query(sql)).rows
+
 /** Functions and triggers of ours. */
-const left = async (): Promise<unknown> =>
-  (
-    await client.query(`SELECT tgname FROM pg_trigger WHERE NOT tgisinternal
+const left = (): Promise<unknown> =>
+  select(`SELECT tgname FROM pg_trigger WHERE NOT tgisinternal
     UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace`)
-  ).rows
 
-const rows = async (): Promise<unknown> =>
-  (
-    await client.query(
-      `SELECT id, url, encode("urlHash", 'hex') AS hash, "urlHashNumber" AS number FROM page ORDER BY id`,
-    )
-  ).rows
+const rows = (): Promise<unknown> =>
+  select(`SELECT id, url, encode("urlHash", 'hex') AS hash, "urlHashNumber" AS number FROM page ORDER BY id`)
 
-const table = async (): Promise<unknown> =>
-  (
-    await client.query(`SELECT conname AS name, pg_get_constraintdef(oid) AS is FROM pg_constraint
+const table = (): Promise<unknown> =>
+  select(`SELECT conname AS name, pg_get_constraintdef(oid) AS is FROM pg_constraint
       WHERE conrelid = 'page'::regclass AND contype = 'c'
-      UNION ALL SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'page'
-      UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = 'page'::regclass
-      UNION ALL SELECT attname, concat(atttypid::regtype, attnotnull, col_description(attrelid, attnum))
-        FROM pg_attribute WHERE attrelid = 'page'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY 1`)
-  ).rows
+    UNION ALL SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'page'
+    UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = 'page'::regclass
+    UNION ALL SELECT attname, concat(atttypid::regtype, attnotnull, col_description(attrelid, attnum))
+      FROM pg_attribute WHERE attrelid = 'page'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY 1`)
 
 const guardless = { guard: false } as const
 
@@ -119,10 +93,8 @@ test.each([
   ['that gets a scope', guardless, { scope: ['shop'] }],
   ['beside a flag that goes', guardless, {}],
 ] as const)('a text %s keeps its rows under another name, forth and back', async (name, from, to) => {
-  const [before, after] = [
-    page(from),
-    page({ ...from, ...to, name: 'address', hidden: { hash: 'h', number: 'n', chained: 'c' } }),
-  ]
+  const hidden = { hash: 'h', number: 'n', chained: 'c' }
+  const [before, after] = [page(from), page({ ...from, ...to, name: 'address', hidden })]
   const first = await open(before)
   await migrate(first)
   for (const url of ['a', 'b']) await findOrCreate(first.manager, before, { url, shop: 1 })
@@ -131,9 +103,7 @@ test.each([
   const second = await open(after)
   const { up, down } = await migrate(second)
   expect(up.filter((sql) => /DROP COLUMN "(?:url|urlHash)"/.test(sql))).toStrictEqual([])
-  expect(await client.query(`SELECT address FROM page ORDER BY id`)).toMatchObject({
-    rows: [{ address: 'a' }, { address: 'b' }],
-  })
+  expect(await select(`SELECT address FROM page ORDER BY id`)).toEqual([{ address: 'a' }, { address: 'b' }])
   await isReady(second, after, 'c')
   await runAll(second, down)
   expect(await table()).toStrictEqual(was)
@@ -172,9 +142,7 @@ test('a table with rows gets their hashes, and rows of equal text are refused', 
   ])
   await isReady(other, entity, 'c')
   await runAll(other, down)
-  expect(await client.query('SELECT url FROM page ORDER BY id')).toMatchObject({
-    rows: [{ url: 'a' }, { url: 'b' }, { url: 'c' }],
-  })
+  expect(await select('SELECT url FROM page ORDER BY id')).toEqual([{ url: 'a' }, { url: 'b' }, { url: 'c' }])
 })
 
 test('a table of very many rows is refused, with the way that takes a guard meanwhile', async () => {

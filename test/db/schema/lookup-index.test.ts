@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import {
   Column,
   type ColumnOptions,
@@ -10,60 +9,30 @@ import {
   type ObjectType,
   PrimaryGeneratedColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { DeclarationError, UniqueText, type UniqueTextPropertyOptions, uniqueTextSchema } from '../../../src'
 import { useDatabase } from '../../support/database'
-import { generate, type Generated, migrate, runAll } from '../../support/generated'
+import { column, embedded, entity, text } from '../../support/entity'
+import { generate, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(() => client.query('drop schema public cascade; create schema public'))
+const client = db.useClient({ emptied: true })
 
 type Entityish = ObjectType<ObjectLiteral>
 
+const site = column('integer', { default: 1 })
+
 function page(options: UniqueTextPropertyOptions, column?: ColumnOptions): Entityish {
-  @Entity({ name: 'page' })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'integer', default: 1 }) site!: number
-    @UniqueText(options) url!: string
-  }
-  if (column) Column(column)(Page.prototype, 'url')
+  const Page = entity('Page', { site, url: text(options) })
+  if (column) Column(column)(Page.prototype as object, 'url')
   return Page
 }
 
-function renamedPage(options: UniqueTextPropertyOptions): Entityish {
-  @Entity({ name: 'page' })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'integer', default: 1 }) site!: number
-    @UniqueText(options) link!: string
-  }
-  return Page
-}
+const renamedPage = (options: UniqueTextPropertyOptions): Entityish => entity('Page', { site, link: text(options) })
+const plainPage = (): Entityish => entity('Page', { site, url: column('text') })
+const pageWithoutText = (): Entityish => entity('Page', { site })
 
-function plainPage(): Entityish {
-  @Entity({ name: 'page' })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'integer', default: 1 }) site!: number
-    @Column({ type: 'text' }) url!: string
-  }
-  return Page
-}
-
-function pageWithoutText(): Entityish {
-  @Entity({ name: 'page' })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'integer', default: 1 }) site!: number
-  }
-  return Page
-}
+const emptied = () => client.query('drop schema public cascade; create schema public')
 
 const LOOKUP = { lookup: 'hash', indexName: 'page_url' } as const
 const NONE = { indexName: 'page_url' } as const
@@ -87,10 +56,7 @@ const lookups = async (): Promise<unknown> => {
 const URL_LOOKUP = 'CREATE INDEX page_url_lookup ON public.page USING hash (url)'
 
 /** From one declaration to the other, and back: the way, and what stands at its end. */
-async function change(
-  from: Entityish,
-  to: Entityish,
-): Promise<{ generated: Generated; there: unknown; back: unknown }> {
+async function change(from: Entityish, to: Entityish) {
   await use(from, migrate)
   const generated = await use(to, migrate)
   expect(await use(to, generate)).toEqual({ up: [], down: [] })
@@ -115,7 +81,7 @@ test('it comes and goes with the option, leaves triggers in peace, and the way b
   const added = await change(page(NONE), page(LOOKUP))
   expect(added).toMatchObject({ there: [URL_LOOKUP], back: [] })
   expect(added.generated.up.filter((statement) => /TRIGGER|FUNCTION/.test(statement))).toEqual([])
-  await client.query('drop schema public cascade; create schema public')
+  await emptied()
   const removed = await change(page(LOOKUP), page(NONE))
   expect(removed).toMatchObject({ there: [], back: [URL_LOOKUP] })
 })
@@ -125,7 +91,7 @@ test('it follows a renamed property and a renamed unique index', async () => {
     there: ['CREATE INDEX page_url_lookup ON public.page USING hash (link)'],
     back: [URL_LOOKUP],
   })
-  await client.query('drop schema public cascade; create schema public')
+  await emptied()
   const renamed = await change(page(LOOKUP), page({ lookup: 'hash', indexName: 'other' }))
   expect(renamed).toMatchObject({
     there: ['CREATE INDEX other_lookup ON public.page USING hash (url)'],
@@ -136,7 +102,7 @@ test('it follows a renamed property and a renamed unique index', async () => {
 
 test('it goes with the decorator, and with the column, and the way back restores it', async () => {
   expect(await change(page(LOOKUP), plainPage())).toMatchObject({ there: [], back: [URL_LOOKUP] })
-  await client.query('drop schema public cascade; create schema public')
+  await emptied()
   expect(await change(page(LOOKUP), pageWithoutText())).toMatchObject({ there: [], back: [URL_LOOKUP] })
 })
 
@@ -157,12 +123,8 @@ test('it is made in a schema of its own, for an EntitySchema and for a column of
   class Source {
     @Column({ type: 'text', name: 'The url' }) url!: string
   }
-  @Entity({ name: 'The page', schema: 'The schema' })
-  @UniqueText({ as: 'name', columns: ['source.url'], lookup: 'hash', indexName: 'i'.repeat(60) })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column(() => Source) source!: Source
-  }
+  const Page = entity('Page', { source: embedded(() => Source) }, { name: 'The page', schema: 'The schema' })
+  UniqueText({ as: 'name', columns: ['source.url'], lookup: 'hash', indexName: 'i'.repeat(60) })(Page)
   const Tag = new EntitySchema<ObjectLiteral>(
     uniqueTextSchema<ObjectLiteral>(
       { name: 'Tag', schema: 'The schema', columns: { id: { type: Number, primary: true, generated: true } } },
