@@ -31,6 +31,14 @@ export async function dropDatabase(serverUrl: string, name: string): Promise<voi
   })
 }
 
+/** Drops every schema, `public` too, with all that is in it. */
+export async function dropSchemas(client: Client): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    `select nspname as name from pg_namespace where nspname !~ '^pg_|^information_schema$'`,
+  )
+  for (const { name } of rows) await client.query(`drop schema ${quote(name)} cascade`)
+}
+
 /** The connection string of another database of the same server. */
 export function inDatabase(serverUrl: string, name: string): string {
   const url = new URL(serverUrl)

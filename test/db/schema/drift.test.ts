@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/errors'
 import { tableState } from '../../../src/sql/catalog'
@@ -11,10 +10,9 @@ import { createGuardedTable, textTable } from '../../support/guarded-table'
 const db = useDatabase()
 const table = textTable({ digest: md5, scope: ['site'] })
 const guard = guardOf(table)
-let client: Client
+const client = db.useClient()
 
 beforeAll(async () => {
-  client = await db.client()
   await createGuardedTable(client, table)
   await client.query('create schema elsewhere')
 })
@@ -48,6 +46,7 @@ const noted = (from: string | RegExp, to: string): string =>
     return changed
   })
 const index = (definition: string): string => `drop index "page url"; create ${definition}`
+const setIndex = (change: string): string => `update pg_index set ${change} where indexrelid = '"page url"'::regclass`
 const KEY = 'site, "urlHash", "urlHashNumber"'
 
 const ofIndex = (kind: Finding['kind']): Finding => ({ kind, object: 'index', name: 'page url' })
@@ -55,12 +54,8 @@ const ofCheck = (kind: Finding['kind']): Finding => ({ kind, object: 'check', na
 const ofColumn = (kind: Finding['kind'], name: string): Finding => ({ kind, object: 'column', name })
 const NO_NOTE = 'it holds no note of the package'
 const ofProtocol = (protocol: number): string => `it has protocol ${protocol}, and this release works with 1 to 1`
-const ofGuard = (name: string | undefined, detail: string): Finding => ({
-  kind: 'different',
-  object: 'guard',
-  name: name ?? '',
-  detail,
-})
+const ofGuard = (name = '', detail: string): Finding => ({ kind: 'different', object: 'guard', name, detail })
+const insertIs = (kind: Finding['kind']): Finding[] => [{ kind, object: 'guard', name: INSERT ?? '' }]
 
 describe('is seen', () => {
   test.each<[what: string, statement: string, findings: Finding[]]>([
@@ -78,16 +73,8 @@ describe('is seen', () => {
       [{ ...ofIndex('different'), detail: OTHER_ORDER }],
     ],
     ['an index with a column more', index(`unique index "page url" on page (${KEY}, id)`), [ofIndex('different')]],
-    [
-      'an index that failed to be made',
-      `update pg_index set indisvalid = false where indexrelid = '"page url"'::regclass`,
-      [ofIndex('invalid')],
-    ],
-    [
-      'an index that takes no rows yet',
-      `update pg_index set indisready = false where indexrelid = '"page url"'::regclass`,
-      [ofIndex('invalid')],
-    ],
+    ['an index that failed to be made', setIndex('indisvalid = false'), [ofIndex('invalid')]],
+    ['an index that takes no rows yet', setIndex('indisready = false'), [ofIndex('invalid')]],
     ['a check that is gone', 'alter table page drop constraint "page url check"', [ofCheck('missing')]],
     [
       'a check that old rows may break',
@@ -129,21 +116,9 @@ describe('is seen', () => {
       noted(from, to),
       [ofGuard(PLACE, 'it was made for another declaration')],
     ]),
-    [
-      'a trigger that is gone',
-      `drop trigger "${INSERT}" on page`,
-      [{ kind: 'missing', object: 'guard', name: INSERT ?? '' }],
-    ],
-    [
-      'a trigger that is off',
-      `alter table page disable trigger "${INSERT}"`,
-      [{ kind: 'disabled', object: 'guard', name: INSERT ?? '' }],
-    ],
-    [
-      'a trigger for replicas only',
-      `alter table page enable replica trigger "${INSERT}"`,
-      [{ kind: 'disabled', object: 'guard', name: INSERT ?? '' }],
-    ],
+    ['a trigger that is gone', `drop trigger "${INSERT}" on page`, insertIs('missing')],
+    ['a trigger that is off', `alter table page disable trigger "${INSERT}"`, insertIs('disabled')],
+    ['a trigger for replicas only', `alter table page enable replica trigger "${INSERT}"`, insertIs('disabled')],
     [
       'a trigger at another moment',
       `drop trigger "${INSERT}" on page; ${createOf(INSERT).replace('BEFORE', 'AFTER')}`,
@@ -199,11 +174,9 @@ describe('is seen', () => {
       `drop function ${SETTLE_KERNEL} cascade`,
       `create function ${SETTLE_KERNEL}() returns trigger language plpgsql as 'begin return null; end'`,
     )
-    const missing = [
-      SETTLE_KERNEL,
-      ...guard.triggers.filter(({ runs }) => runs === SETTLE_KERNEL).map(({ name }) => name),
-    ]
-    expect(findings).toEqual(missing.map((name) => ({ kind: 'missing', object: 'guard', name })))
+    const triggers = guard.triggers.filter(({ runs }) => runs === SETTLE_KERNEL).map(({ name }) => name)
+    const missing = [SETTLE_KERNEL, ...triggers].map((name) => ({ kind: 'missing', object: 'guard', name }))
+    expect(findings).toEqual(missing)
   })
 })
 

@@ -7,34 +7,18 @@ import { NumberWithin } from '../../../src/numbers'
 import { Url } from '../../../src/url'
 import { CreateUrls1795255200000 } from '../../../migrations/1795255200000-CreateUrls'
 import { useDatabase } from '../../support/database'
+import { column, entity, plain, text } from '../../support/entity'
 import { generate, type Generated, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
 
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ maxChainLength: 5 }) url!: string
-}
+const Page = entity('Page', { url: text({ maxChainLength: 5 }) })
 
-@Entity({ name: 'page' })
-class PageOfSix {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ maxChainLength: 6 }) url!: string
-}
+const PageOfSix = entity('PageOfSix', { url: text({ maxChainLength: 6 }) }, { name: 'page' })
 
-@Entity({ name: 'page' })
-class PageOfTwo {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ maxChainLength: 5 }) url!: string
-  @UniqueText({ nullable: true }) other!: string | null
-}
+const PageOfTwo = entity('Page', { url: text({ maxChainLength: 5 }), other: text({ nullable: true }) })
 
-@Entity({ name: 'page' })
-class ImmutablePage {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ maxChainLength: 5, immutable: true }) url!: string
-}
+const ImmutablePage = entity('ImmutablePage', { url: text({ maxChainLength: 5, immutable: true }) }, { name: 'page' })
 
 /** On an empty database, unless another entity's table stands there. */
 const open = async (entity: Function, dropSchema = false): Promise<DataSource> =>
@@ -95,10 +79,8 @@ test('a changed maxChainLength emits only the triggers that have it, and the fun
   const made = up.flatMap((one) =>
     Array.from(one.matchAll(/CREATE (?:OR REPLACE )?(?:FUNCTION|TRIGGER) "(\w+)"/g), ([, name]) => name),
   )
-  const triggers = ['rest', 'settle_insert', 'settle_update', 'settle_delete'].map(
-    (one) => `unique_text_page__url_${one}`,
-  )
-  expect(made).toEqual(['unique_text_page__url', ...triggers])
+  const suffixes = ['', '_rest', '_settle_insert', '_settle_update', '_settle_delete']
+  expect(made).toEqual(suffixes.map((suffix) => `unique_text_page__url${suffix}`))
   expect(linesOf(up).length).toBeLessThanOrEqual(90)
 })
 
@@ -111,32 +93,26 @@ test('a changed option of the text leaves the kernel and the triggers alone', as
   }
 })
 
-@Entity({ name: 'odd  page -- of it' })
-@UniqueText({
+const OddPage = entity(
+  'OddPage',
+  {
+    path: column('text', { name: 'a  path', nullable: true }),
+    query: plain(),
+    site: column('integer'),
+    url: text({ immutable: true, scope: ['site'] }),
+  },
+  { name: 'odd  page -- of it' },
+)
+UniqueText({
   as: 'odd  place',
   columns: ['path', { property: 'query', prefix: '?' }],
   scope: ['site'],
   digest: 'sha256',
-})
-class OddPage {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text', name: 'a  path', nullable: true }) path!: string | null
-  @Column({ type: 'text', nullable: true }) query!: string | null
-  @Column('int') site!: number
-  @UniqueText({ immutable: true, scope: ['site'] }) url!: string
-}
+})(OddPage)
 
-@Entity({ name: 'page' })
-class PageBySha {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ maxChainLength: 5, digest: 'sha256' }) url!: string
-}
+const PageBySha = entity('PageBySha', { url: text({ maxChainLength: 5, digest: 'sha256' }) }, { name: 'page' })
 
-@Entity({ name: 'page' })
-class PageWithoutText {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column('text') url!: string
-}
+const PageWithoutText = entity('PageWithoutText', { url: column('text') }, { name: 'page' })
 
 class Pretty extends MigrationGenerateCommand {
   static all = (statements: readonly string[]): string[] => statements.map((one) => Pretty.prettifyQuery(one))

@@ -1,22 +1,16 @@
-import type { Client } from 'pg'
 import { type DataSource, type DataSourceOptions, Entity, EntitySchema, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText, uniqueTextSchema } from '../../../src'
 import { tableState } from '../../../src/sql/catalog'
 import { useDatabase } from '../../support/database'
+import { dropSchemas } from '../../support/databases'
 import { generate, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
 
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 beforeEach(async () => {
-  const { rows } = await client.query<{ name: string }>(
-    `select nspname as name from pg_namespace where nspname !~ '^pg_|^information_schema$'`,
-  )
-  for (const { name } of rows) await client.query(`drop schema "${name}" cascade`)
+  await dropSchemas(client)
   await client.query('create schema public')
 })
 

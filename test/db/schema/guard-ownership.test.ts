@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import type { Client } from 'pg'
-import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
+import { findOrCreate, SchemaDriftError } from '../../../src'
 import { PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
 import { literal, quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 import { generate, migrate, runAll } from '../../support/generated'
 import { Page } from '../../support/entities'
 
@@ -19,9 +19,8 @@ const PLACE = `${PLACE_KERNEL}()`
 const SETTLE = `${SETTLE_KERNEL}()`
 const ALL = [TEXT, PLACE, SETTLE]
 
-let client: Client
+const client = db.useClient()
 beforeAll(async () => {
-  client = await db.client()
   await client.query(`create role ${quote(attacker)}; create role ${quote(owner)}`)
 })
 afterAll(async () => {
@@ -41,6 +40,19 @@ const openAs = async (role: string): Promise<DataSource> =>
     synchronize: false,
     extra: { options: `-c role=${role.replaceAll(' ', String.raw`\ `)}` },
   })
+
+async function migrated(opened = open()): Promise<DataSource> {
+  const dataSource = await opened
+  await migrate(dataSource)
+  return dataSource
+}
+
+/** Runs statements as the attacker. */
+const attack = async (...statements: readonly string[]): Promise<void> =>
+  void (await client.query(`set role ${quote(attacker)}; ${statements.join('; ')}; reset role`))
+
+const harmless = (name: string): string =>
+  `create function ${name} returns trigger language plpgsql as 'begin return new; end'`
 
 interface Installed {
   readonly owner: string
@@ -69,12 +81,7 @@ async function bodyOf(name: string): Promise<string> {
 const right = { owner: 'postgres', definer: true, others: false }
 
 test("a function that another role made before the migration does not stay that role's", async () => {
-  await client.query(`set role ${quote(attacker)}`)
-  for (const name of ALL) {
-    await client.query(`create function ${name} returns trigger language plpgsql as 'begin return new; end'`)
-    await client.query(`grant execute on function ${name} to public`)
-  }
-  await client.query('reset role')
+  for (const name of ALL) await attack(harmless(name), `grant execute on function ${name} to public`)
   await migrate(await open())
   expect(await installed()).toEqual([right, right, right])
   await client.query(`set role ${quote(attacker)}`)
@@ -87,11 +94,8 @@ test("a function that another role made before the migration does not stay that 
 /** A trigger runs its function whoever may execute it by then: the owner's must not act on another role's table. */
 describe('a function that another role holds on to with a trigger of its own', () => {
   const hold = async (name: string): Promise<void> => {
-    await client.query(`set role ${quote(attacker)}`)
-    await client.query(`create function ${name} returns trigger language plpgsql as 'begin return new; end'`)
-    await client.query('create table bait (id integer)')
-    await client.query(`create trigger hold after insert on bait for each row execute function ${name}`)
-    await client.query('reset role')
+    const trigger = `create trigger hold after insert on bait for each row execute function ${name}`
+    await attack(harmless(name), 'create table bait (id integer)', trigger)
   }
   const untouched = [{ owner: quote(attacker), definer: false, others: true }]
 
@@ -110,8 +114,7 @@ describe('a function that another role holds on to with a trigger of its own', (
   })
   test('gets another name from one that is generated then, where it is that of the text', async () => {
     await hold(TEXT)
-    const dataSource = await open()
-    await migrate(dataSource)
+    const dataSource = await migrated()
     expect(await installed()).toEqual([...untouched, right, right, right])
     expect((await generate(dataSource)).up).toEqual([])
   })
@@ -141,21 +144,16 @@ describe('an extension of another role', () => {
     ).rows
   beforeEach(async () => {
     await client.query(`drop extension if exists citext cascade;
-      do $$ begin execute format('grant create on database %I to ${quote(attacker)}', current_database()); end $$;
-      set role ${quote(attacker)}; create extension citext schema public; reset role`)
+      do $$ begin execute format('grant create on database %I to ${quote(attacker)}', current_database()); end $$`)
+    await attack('create extension citext schema public')
   })
-  const plant = async (name: string): Promise<void> => {
-    await client.query(`set role ${quote(attacker)};
-      create function ${name} returns trigger language plpgsql as 'begin return new; end';
-      alter extension citext add function ${name}; reset role`)
-  }
+  const plant = (name: string): Promise<void> => attack(harmless(name), `alter extension citext add function ${name}`)
 
   test('that has a function of the kernel from before does not take the triggers along', async () => {
     for (const name of [PLACE, SETTLE]) await plant(name)
-    const dataSource = await open()
-    await migrate(dataSource)
+    const dataSource = await migrated()
     expect(await members()).toEqual([])
-    await client.query(`set role ${quote(attacker)}; drop extension citext cascade; reset role`)
+    await attack('drop extension citext cascade')
     expect(await triggers()).toBe(6)
     expect((await generate(dataSource)).up).toEqual([])
   })
@@ -171,8 +169,7 @@ describe('an extension of another role', () => {
     await expect(migrate(await openAs(owner))).rejects.toMatchObject({ code: '42501' })
   })
   test('does not keep a trigger either where the migrating role may make no temporary tables', async () => {
-    const dataSource = await openAs(owner)
-    await migrate(dataSource)
+    const dataSource = await migrated(openAs(owner))
     await client.query(`alter trigger unique_text_page__url_settle_delete on page depends on extension citext;
       do $$ begin execute format('revoke temporary on database %I from public', current_database()); end $$`)
     await migrate(dataSource)
@@ -189,8 +186,7 @@ describe('an extension of another role', () => {
       'alter trigger unique_text_page__url_settle_delete on page depends on extension citext',
     ],
   ])('that got %s stops no operation, and what is generated takes it out', async (_, change) => {
-    const dataSource = await open()
-    await migrate(dataSource)
+    const dataSource = await migrated()
     await client.query(change)
     expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
     await migrate(dataSource)
@@ -215,11 +211,8 @@ describe('a role that is no superuser', () => {
     expect(await installed()).toEqual([])
   })
   test('drops its schema beside what another role left without a table', async () => {
-    const dataSource = await openAs(owner)
-    await migrate(dataSource)
-    await client.query(`set role ${quote(attacker)}`)
-    await client.query(`create function left_over() returns trigger language plpgsql as ${literal(await bodyOf(TEXT))}`)
-    await client.query('reset role')
+    const dataSource = await migrated(openAs(owner))
+    await attack(`create function left_over() returns trigger language plpgsql as ${literal(await bodyOf(TEXT))}`)
     await dataSource.dropDatabase()
     const { rows } = await client.query(
       `select p.proname as name from pg_proc as p where p.pronamespace = 'public'::regnamespace`,
@@ -261,8 +254,7 @@ test('what default privileges grant is revoked', async () => {
 })
 
 test('who may execute a function stops no operation, and is mended by what is generated, both ways', async () => {
-  const dataSource = await open()
-  await migrate(dataSource)
+  const dataSource = await migrated()
   await client.query(`grant execute on all functions in schema public to public, ${quote(attacker)}`)
   expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
   const { down } = await migrate(dataSource)
@@ -276,26 +268,24 @@ describe('what an untrusted role owns', () => {
   const EVIL = `create or replace function ${TEXT} returns trigger language plpgsql as 'begin /* evil */ return new; end'`
 
   test('and puts on the table with a forged note steers no migration', async () => {
-    const dataSource = await open()
-    await migrate(dataSource)
+    const dataSource = await migrated()
     const body = await bodyOf(TEXT)
     const forged = body.replace('"index":"', '"index":"other ').replace('md5', 'sha256')
     expect(forged).not.toBe(body)
     await client.query('revoke all on page from public')
-    await client.query(`grant trigger on page to ${quote(attacker)}; set role ${quote(attacker)}`)
-    await client.query(`create function forged() returns trigger language plpgsql as $forged$${forged}$forged$`)
-    await client.query('create trigger forged after insert on page for each row execute function forged()')
-    await client.query('reset role')
+    await client.query(`grant trigger on page to ${quote(attacker)}`)
+    await attack(
+      `create function forged() returns trigger language plpgsql as $forged$${forged}$forged$`,
+      'create trigger forged after insert on page for each row execute function forged()',
+    )
     const { up, down } = await generate(dataSource)
     expect(up).toEqual(['DROP TRIGGER IF EXISTS "forged" ON "page"'])
     expect(down).toEqual([expect.stringMatching(/^CREATE TRIGGER forged /)])
   })
   test('does not come back as the work of the owner', async () => {
-    const dataSource = await open()
-    await migrate(dataSource)
-    await client.query(`alter function ${TEXT} owner to ${quote(attacker)}; set role ${quote(attacker)}`)
-    await client.query(EVIL)
-    await client.query('reset role')
+    const dataSource = await migrated()
+    await client.query(`alter function ${TEXT} owner to ${quote(attacker)}`)
+    await attack(EVIL)
     const { up, down } = await migrate(dataSource)
     expect([...up, ...down].join()).not.toContain('evil')
     await runAll(dataSource, down)
@@ -332,8 +322,7 @@ const HARMLESS_CHANGES: readonly (readonly [what: string, change: string])[] = [
 ]
 
 test.each(DRIFT)('%s that differs is drift, whatever the note says', async (_, change, drift) => {
-  const dataSource = await open()
-  await migrate(dataSource)
+  const dataSource = await migrated()
   await client.query(change)
   const found = findOrCreate(dataSource.manager, Page, { url: 'x' })
   await expect(found).rejects.toBeInstanceOf(SchemaDriftError)
@@ -341,8 +330,7 @@ test.each(DRIFT)('%s that differs is drift, whatever the note says', async (_, c
 })
 
 test.each(HARMLESS_CHANGES)('%s that differs stops no operation', async (_, change) => {
-  const dataSource = await open()
-  await migrate(dataSource)
+  const dataSource = await migrated()
   await client.query(change)
   expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
 })
@@ -351,8 +339,7 @@ describe.each([...DRIFT, ...HARMLESS_CHANGES].map(([what, change]) => [what, cha
   const whose = change.includes('alter table') ? { ...right, owner: quote(owner) } : right
 
   test('that differs is mended by what is generated, both ways', async () => {
-    const dataSource = await open()
-    await migrate(dataSource)
+    const dataSource = await migrated()
     await client.query(change)
     const { up, down } = await migrate(dataSource)
     expect(up).not.toEqual([])
@@ -368,16 +355,11 @@ describe.each([...DRIFT, ...HARMLESS_CHANGES].map(([what, change]) => [what, cha
 
 /** All tables of a schema share the functions of the kernel, which run as the owner of one of them. */
 describe('a table of another owner in the same schema', () => {
-  @Entity()
-  class Other {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() url!: string
-  }
+  const Other = entity('Other', { url: text() })
   const openBoth = async (): Promise<DataSource> => await db.dataSource([Page, Other], { synchronize: false })
 
   test('is refused by the migration, which tells what to do, and the first one works on', async () => {
-    const dataSource = await open()
-    await migrate(dataSource)
+    const dataSource = await migrated()
     await client.query(`create table other (like page); alter table other owner to ${quote(owner)}`)
     await expect(migrate(await openBoth())).rejects.toMatchObject({
       code: '55000',

@@ -16,7 +16,7 @@ afterAll(async () => {
   await server.end()
 })
 const db = useDatabase({ wrapped: true })
-let client: Client
+const client = db.useClient()
 let tour: Tour
 
 const TYPES =
@@ -126,7 +126,6 @@ async function flood(): Promise<number> {
 let planted = 0
 
 beforeAll(async () => {
-  client = await db.client()
   tour = await openTour(db)
   await TOUR['synchronize']?.(tour)
   planted = await flood()

@@ -1,15 +1,11 @@
-import type { Client } from 'pg'
 import { Column, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { findHolder, Name, UniqueName } from '../../../src/names'
 import { useDatabase } from '../../support/database'
 
 const db = useDatabase()
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 beforeEach(() => client.query('drop table if exists page, name cascade'))
 
 type Type = { readonly type: 'text' } | { readonly type: 'varchar'; readonly length?: number }

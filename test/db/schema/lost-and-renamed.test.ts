@@ -1,40 +1,25 @@
-import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryColumn, PrimaryGeneratedColumn } from 'typeorm'
+import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { doctor } from '../../../src/doctor'
-import { Name, UniqueName } from '../../../src/names'
-import { NumberWithin } from '../../../src/numbers'
+import { Name } from '../../../src/names'
 import { trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, key, numberWithin, text, uniqueName } from '../../support/entity'
 import { generate, migrate } from '../../support/generated'
 import { STEVENS } from '../../support/md5-collisions'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('integer') shop!: number
-  @UniqueText({ scope: ['shop'] }) url!: string
-}
+const Page = entity('Page', { shop: column('integer'), url: text({ scope: ['shop'] }) })
 
-@Entity()
-class Comment {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('integer') topic!: number
-  @NumberWithin({ scope: ['topic'], count: true }) number!: number
-  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
-}
+const Comment = entity('Comment', {
+  topic: column('integer'),
+  number: numberWithin({ scope: ['topic'], count: true }),
+  deletedAt: deleteDate(),
+})
 
-@Entity('account')
-class Account {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'reserve' }) handle!: string
-}
+const Account = entity('Account', { handle: uniqueName({ namespace: 'handle', former: 'reserve' }) })
 
-@Entity('legacy')
-class Legacy {
-  @PrimaryColumn('integer') id!: number
-  @UniqueText({ normalize: trim() }) url!: string
-}
+const Legacy = entity('Legacy', { id: key('integer'), url: text({ normalize: trim() }) })
 
 @Entity('legacy')
 class WithNewKey {

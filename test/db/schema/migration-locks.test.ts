@@ -1,56 +1,32 @@
-import { Column, type DataSource, Entity, JoinColumn, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource } from 'typeorm'
 import { beforeAll, expect, test } from 'vitest'
-import { UniqueText } from '../../../src'
-import { Name, UniqueName } from '../../../src/names'
-import { NumberWithin } from '../../../src/numbers'
+import { Name } from '../../../src/names'
 import { untilBlocked } from '../../support/blocked'
+import { column, entity, numberWithin, text, toOne, uniqueName } from '../../support/entity'
 import { useDatabase } from '../../support/database'
 import { generate, type Generated, runAll } from '../../support/generated'
+import { rejection } from '../../support/ledger'
 
-@Entity('team')
-class PlainTeam {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('text') slug!: string
-}
+const PlainTeam = entity('PlainTeam', { slug: column('text') }, { name: 'team' })
+const PlainAccount = entity(
+  'PlainAccount',
+  { teamId: column('integer'), team: toOne(() => PlainTeam), handle: column('text') },
+  { name: 'account' },
+)
+const PlainPage = entity(
+  'PlainPage',
+  { accountId: column('integer'), account: toOne(() => PlainAccount), url: column('text') },
+  { name: 'page' },
+)
 
-@Entity('account')
-class PlainAccount {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('integer') teamId!: number
-  @ManyToOne(() => PlainTeam) @JoinColumn({ name: 'teamId' }) team!: PlainTeam
-  @Column('text') handle!: string
-}
-
-@Entity('page')
-class PlainPage {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('integer') accountId!: number
-  @ManyToOne(() => PlainAccount) @JoinColumn({ name: 'accountId' }) account!: PlainAccount
-  @Column('text') url!: string
-}
-
-@Entity('team')
-class Team {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle' }) slug!: string
-}
-
-@Entity('account')
-class Account {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('integer') teamId!: number
-  @ManyToOne(() => Team) @JoinColumn({ name: 'teamId' }) team!: Team
-  @UniqueName({ namespace: 'handle' }) handle!: string
-  @NumberWithin({ scope: ['teamId'], count: true }) number!: number
-}
-
-@Entity('page')
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('integer') accountId!: number
-  @ManyToOne(() => Account) @JoinColumn({ name: 'accountId' }) account!: Account
-  @UniqueText() url!: string
-}
+const Team = entity('Team', { slug: uniqueName({ namespace: 'handle' }) })
+const Account = entity('Account', {
+  teamId: column('integer'),
+  team: toOne(() => Team),
+  handle: uniqueName({ namespace: 'handle' }),
+  number: numberWithin({ scope: ['teamId'], count: true }),
+})
+const Page = entity('Page', { accountId: column('integer'), account: toOne(() => Account), url: text() })
 
 const db = useDatabase({ wrapped: true })
 let migration: Generated
@@ -132,15 +108,11 @@ test("a migration waits once for its first table, by the role's lock_timeout, an
   await fill()
   const [writer, observer] = [await db.client(), await db.client()]
   await writer.query('begin; lock table account')
-  const ended = dataSource
-    .transaction(async (manager) => {
-      await manager.query(`set local lock_timeout = '200ms'`)
-      for (const statement of migration.up) await manager.query(statement)
-    })
-    .then(
-      () => undefined,
-      (error: unknown) => error,
-    )
+  const migrated = dataSource.transaction(async (manager) => {
+    await manager.query(`set local lock_timeout = '200ms'`)
+    for (const statement of migration.up) await manager.query(statement)
+  })
+  const ended = rejection(migrated)
   const waits = new Set<string>()
   const over = new AbortController()
   void ended.then(() => over.abort())

@@ -6,6 +6,7 @@ import { findOrCreate, normalizeTexts, UniqueText } from '../../../src'
 import { findHolder, Name, UniqueName } from '../../../src/names'
 import { lowerCase, type Normalizer, normalizer, Refusal } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { column, entity } from '../../support/entity'
 import { generate, migrate } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
@@ -198,11 +199,7 @@ describe('the call', () => {
   })
 
   test('refuses an entity without texts, and a table that is not there', async () => {
-    @Entity('plain')
-    class Plain {
-      @PrimaryColumn('integer') id!: number
-      @Column('text') url!: string
-    }
+    const Plain = entity('Plain', { url: column('text') })
     const dataSource = await db.dataSource([Plain], { synchronize: true })
     await expect(normalize(dataSource, Plain)).rejects.toMatchObject({ code: 'INVALID_DECLARATION' })
     await before.query('DROP TABLE page CASCADE')

@@ -1,19 +1,13 @@
-import type { Client } from 'pg'
 import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
 import { MigrationGenerateCommand } from 'typeorm/commands/MigrationGenerateCommand.js'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { findHolder, Name, uniqueNameSchema } from '../../../src/names'
 import { countWithin, numberWithinSchema } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { generate, type Generated, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(() => client.query('drop schema public cascade; create schema public'))
+const client = db.useClient({ emptied: true })
 
 class Pretty extends MigrationGenerateCommand {
   static all = (statements: readonly string[]): string[] => statements.map((one) => Pretty.prettifyQuery(one))

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { DataSource, type EntityManager } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, withUniqueText } from '../../../src'
@@ -10,9 +9,8 @@ import { Page } from '../../support/entities'
 
 const db = useDatabase()
 
-let client: Client
+const client = db.useClient()
 beforeAll(async () => {
-  client = await db.client()
   await db.dataSource([Page])
 })
 
@@ -21,14 +19,8 @@ const CATALOG = 'server_encoding'
 /** A DataSource that has asked nothing yet, and what it sends. */
 async function fresh(extra: object = {}): Promise<{ readonly dataSource: DataSource; readonly asked: string[] }> {
   const asked: string[] = []
-  const dataSource = await db.dataSource([Page], {
-    synchronize: false,
-    logging: true,
-    logger: loggerOf({
-      logQuery: (sql) => void asked.push(sql),
-    }),
-    ...extra,
-  })
+  const logger = loggerOf({ logQuery: (sql) => void asked.push(sql) })
+  const dataSource = await db.dataSource([Page], { synchronize: false, logging: true, logger, ...extra })
   asked.length = 0
   return { dataSource, asked }
 }
@@ -150,10 +142,7 @@ describe('tenants by search_path', () => {
     await client.query(`alter database "${client.database}" reset search_path`)
     await client.query('create table bare.page (like one.page including defaults including identity)')
     dataSource = new DataSource({ type: 'postgres', url: db.url, entities: [Page] })
-    await withUniqueText(dataSource, {
-      tenantsBySearchPath: true,
-      prepare: false,
-    }).initialize()
+    await withUniqueText(dataSource, { tenantsBySearchPath: true, prepare: false }).initialize()
     return async () => await dataSource.destroy()
   })
 

@@ -1,64 +1,27 @@
-import type { Client } from 'pg'
-import {
-  Column,
-  DataSource,
-  type DataSourceOptions,
-  Entity,
-  type MigrationInterface,
-  PrimaryGeneratedColumn,
-  type QueryRunner,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { UniqueText, withUniqueText } from '../../../src'
-import { Name, UniqueName } from '../../../src/names'
+import { DataSource, type DataSourceOptions, type MigrationInterface, type QueryRunner } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { withUniqueText } from '../../../src'
+import { Name } from '../../../src/names'
 import { trim } from '../../../src/text'
 import { toTextTakenError } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { column, entity, text, uniqueName } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-}
+const Page = entity('Page', { url: text() })
 
-@Entity({ name: 'page' })
-class Normalized {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: trim() }) url!: string
-}
+const Normalized = entity('Normalized', { url: text({ normalize: trim() }) }, { name: 'page' })
 
-@Entity({ name: 'account' })
-class Account {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handles' }) handle!: string
-}
+const Account = entity('Account', { handle: uniqueName({ namespace: 'handles' }) })
 
-@Entity({ name: 'account' })
-class Unnamed {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) handle!: string
-}
+const Unnamed = entity('Unnamed', { handle: column('text') }, { name: 'account' })
 
 const db = useDatabase()
-let client: Client
-@Entity()
-class Scoped {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column('int') shop!: number
-  @UniqueText({ scope: ['shop'] }) url!: string
-}
+const client = db.useClient()
+const Scoped = entity('Scoped', { shop: column('integer'), url: text({ scope: ['shop'] }) })
 
-@Entity('scoped')
-class Unscoped {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column('int') shop!: number
-  @UniqueText() url!: string
-}
+const Unscoped = entity('Unscoped', { shop: column('integer'), url: text() }, { name: 'scoped' })
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   await client.query(`
     drop table if exists page, account, name, scoped, migrations;

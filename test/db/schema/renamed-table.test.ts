@@ -1,28 +1,16 @@
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { column, entity, plain, text, uuidKey } from '../../support/entity'
 import { generate, migrate, runAll } from '../../support/generated'
 import { loggerOf } from '../../support/logger'
 
-@Entity('old page')
-class OldPage {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-}
+const OldPage = entity('OldPage', { url: text() }, { name: 'old page' })
 
-@Entity('page')
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-}
+const Page = entity('Page', { url: text() })
 
-@Entity('page')
-class WiderPage {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const WiderPage = entity('WiderPage', { url: text(), title: plain() }, { name: 'page' })
 
 @Entity('old page', { synchronize: false })
 class UnsynchronizedPage {
@@ -36,30 +24,13 @@ class OtherPage {
   @UniqueText() url!: string
 }
 
-@Entity('shop')
-class Shop {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column('text') title!: string
-}
+const Shop = entity('Shop', { url: text(), title: column('text') })
 
-@Entity('spread')
-class Spread {
-  @PrimaryGeneratedColumn('uuid') id!: string
-  @UniqueText({ spread: { partitions: 2 } }) url!: string
-}
+const Spread = entity('Spread', { id: uuidKey(), url: text({ spread: { partitions: 2 } }) })
 
-@Entity('spread_p2')
-class SpreadAlike {
-  @PrimaryGeneratedColumn('uuid') id!: string
-  @UniqueText() url!: string
-}
+const SpreadAlike = entity('SpreadAlike', { id: uuidKey(), url: text() }, { name: 'spread_p2' })
 
-@Entity('old page')
-class Unguarded {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column('text') url!: string
-}
+const Unguarded = entity('Unguarded', { url: column('text') }, { name: 'old page' })
 
 const db = useDatabase()
 const warned: string[] = []

@@ -12,6 +12,8 @@ import { describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText, uniqueTextSchema } from '../../../src'
 import { trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
+import { generate, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
 
@@ -37,10 +39,8 @@ class FirstThing extends Base {}
 @Entity()
 class SecondThing extends Base {}
 
-@Entity()
-class Site {
-  @PrimaryGeneratedColumn('identity') id!: number
-}
+const Site = entity('Site', {})
+type Site = InstanceType<typeof Site>
 
 @Entity()
 class Varied {
@@ -52,19 +52,19 @@ class Varied {
   @ManyToOne(() => Site, { nullable: false }) @JoinColumn() site!: Site
 }
 
-@Entity({ name: 'A täble; with $guard$' })
-class Hostile {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ name: 'ünï text', hidden: { hash: 'h h', number: "n'n", chained: 'select' } }) text!: string
-}
+const Hostile = entity(
+  'Hostile',
+  { text: text({ name: 'ünï text', hidden: { hash: 'h h', number: "n'n", chained: 'select' } }) },
+  { name: 'A täble; with $guard$' },
+)
 
 const longName = 'apropertywhosenameisnearthelimitofsixtythreebytesof'
 
-@Entity({ name: 'tableWhoseNameIsAlsoNearTheLimitOfSixtyThreeBytesOfPostgres' })
-class Long {
-  @PrimaryGeneratedColumn('identity') id!: number;
-  @UniqueText() [longName]!: string
-}
+const Long = entity(
+  'Long',
+  { [longName]: text() },
+  { name: 'tableWhoseNameIsAlsoNearTheLimitOfSixtyThreeBytesOfPostgres' },
+)
 
 const Plain = new EntitySchema(
   uniqueTextSchema(
@@ -95,8 +95,7 @@ describe.each([
     )
     const dataSource = await db.dataSource(Object.values(entities), options)
     const { manager } = dataSource
-    const { upQueries } = await dataSource.driver.createSchemaBuilder().log()
-    expect(upQueries.map(({ query }) => query.slice(0, 150))).toEqual([])
+    expect((await generate(dataSource)).up).toEqual([])
 
     const results = [
       await findOrCreate(manager, FirstThing, { longText: ' a ' }),
@@ -151,21 +150,9 @@ test('save and insert leave the stored text and no hidden column on the entity',
 })
 
 test('a changed declaration is found, also where its decorator is gone, and the way back restores the old guard', async () => {
-  @Entity({ name: 'thing' })
-  class Before {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ maxChainLength: 5 }) text!: string
-  }
-  @Entity({ name: 'thing' })
-  class After {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ maxChainLength: 6 }) text!: string
-  }
-  @Entity({ name: 'thing' })
-  class Gone {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'text' }) text!: string
-  }
+  const Before = entity('Before', { text: text({ maxChainLength: 5 }) }, { name: 'thing' })
+  const After = entity('After', { text: text({ maxChainLength: 6 }) }, { name: 'thing' })
+  const Gone = entity('Gone', { text: column('text') }, { name: 'thing' })
   const first = await db.dataSource([Before], { dropSchema: true })
   const client = await db.client()
   const state = async () =>
@@ -187,14 +174,11 @@ test('a changed declaration is found, also where its decorator is gone, and the 
 
   for (const entity of [After, Gone]) {
     const dataSource = await db.dataSource([entity], { synchronize: false })
-    const { upQueries, downQueries } = await dataSource.driver.createSchemaBuilder().log()
-    expect(upQueries.length).toBeGreaterThan(0)
-    for (const { query } of upQueries) await dataSource.query(query)
-    expect(
-      (await dataSource.driver.createSchemaBuilder().log()).upQueries.map(({ query }) => query.slice(0, 150)),
-    ).toEqual([])
+    const { up, down } = await migrate(dataSource)
+    expect(up.length).toBeGreaterThan(0)
+    expect((await generate(dataSource)).up).toEqual([])
     expect(await state()).not.toEqual(original)
-    for (const { query } of downQueries.toReversed()) await dataSource.query(query)
+    await runAll(dataSource, down)
     expect(await state()).toEqual(original)
     await dataSource.destroy()
   }
@@ -212,47 +196,33 @@ test('declaring, and then widening, a column of a filled table keeps its texts',
     @Column({ type: 'varchar', length: 100 }) @UniqueText() text!: string
     @Column({ type: 'integer', nullable: true }) added!: number | null
   }
-  @Entity({ name: 'thing' })
-  class Undeclared {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'varchar', length: 40, unique: true }) text!: string
-  }
+  const Undeclared = entity('Undeclared', { text: column('varchar', { length: 40, unique: true }) }, { name: 'thing' })
   const bare = await db.dataSource([Undeclared], { dropSchema: true })
   await bare.manager.insert(Undeclared, { text: 'kept' })
   await bare.destroy()
   await (await db.dataSource([Short])).destroy()
   const wide = await db.dataSource([Wide])
-  expect((await wide.driver.createSchemaBuilder().log()).upQueries.map(({ query }) => query.slice(0, 150))).toEqual([])
-  const { entity } = await findOrCreate(wide.manager, Wide, { text: 'x'.repeat(100) })
-  expect(entity.added).toBeNull()
+  expect((await generate(wide)).up).toEqual([])
+  const widest = await findOrCreate(wide.manager, Wide, { text: 'x'.repeat(100) })
+  expect(widest.entity.added).toBeNull()
   expect(await findOrCreate(wide.manager, Wide, { text: 'kept' })).toMatchObject({ created: false, entity: { id: 1 } })
 })
 
 test('a renamed property keeps its texts, and the way back too', async () => {
-  @Entity({ name: 'thing' })
-  class Before {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ normalize: trim() }) text!: string
-    @UniqueText({ nullable: true }) other!: string | null
-  }
-  @Entity({ name: 'thing' })
-  class After {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ normalize: trim() }) renamed!: string
-    @UniqueText({ nullable: true }) other!: string | null
-  }
+  const other = text({ nullable: true })
+  const Before = entity('Thing', { text: text({ normalize: trim() }), other })
+  const After = entity('Thing', { renamed: text({ normalize: trim() }), other })
   const before = await db.dataSource([Before], { dropSchema: true })
   await before.manager.insert(Before, { text: 'kept' })
   await before.destroy()
   const after = await db.dataSource([After], { synchronize: false })
-  const { upQueries, downQueries } = await after.driver.createSchemaBuilder().log()
-  expect(upQueries.filter(({ query }) => query.includes('DROP COLUMN'))).toEqual([])
-  for (const { query } of upQueries) await after.query(query)
-  expect((await after.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+  const { up, down } = await migrate(after)
+  expect(up.filter((sql) => sql.includes('DROP COLUMN'))).toEqual([])
+  expect((await generate(after)).up).toEqual([])
   const found = await findOrCreate(after.manager, After, { renamed: ' kept' }, { by: 'renamed' })
   expect(found).toEqual({ entity: { id: 1, renamed: 'kept', other: null }, created: false, attempts: 1 })
-  for (const { query } of downQueries.toReversed()) await after.query(query)
+  await runAll(after, down)
   const again = await db.dataSource([Before], { synchronize: false })
-  expect((await again.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+  expect((await generate(again)).up).toEqual([])
   expect(await again.manager.find(Before)).toEqual([{ id: 1, text: 'kept', other: null }])
 })
