@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Client, Pool } from 'pg'
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import {
   findOneByText,
@@ -13,6 +13,7 @@ import {
 import { adopt } from '../../../src/adopt'
 import { doctor } from '../../../src/doctor'
 import { ALL_CALLS, Comment, ENTITIES, Page, prepare, User } from '../../support/all-calls'
+import { column, entity, text } from '../../support/entity'
 import { quote } from '../../../src/sql/identifier'
 import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
@@ -25,20 +26,11 @@ const role = `T settings ${createHash('sha256').update(db.url).digest('hex').sli
 const SCHEMA = 'My Schema'
 
 /** A hash that is a `bytea`, and a prefix with what a string must escape. */
-@Entity()
-@UniqueText({ as: 'path', columns: ['drive', { property: 'file', prefix: `'\\` }], digest: 'sha256' })
-class Document {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) drive!: string
-  @Column({ type: 'text' }) file!: string
-}
+const Document = entity('Document', { drive: column('text'), file: column('text') })
+UniqueText({ as: 'path', columns: ['drive', { property: 'file', prefix: `'\\` }], digest: 'sha256' })(Document)
 
 /** Full before anybody thought of this package. */
-@Entity()
-class Legacy {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: 'sha256' }) url!: string
-}
+const Legacy = entity('Legacy', { url: text({ digest: 'sha256' }) })
 
 /**
  * As a role or a database has them: they change how SQL is read, what it means, how it runs, or what the server answers.
@@ -75,9 +67,8 @@ const SETTINGS: readonly (readonly string[])[] = [
   ['search_path = nowhere, pg_catalog, public'],
 ]
 
-let client: Client
+const client = db.useClient()
 beforeAll(async () => {
-  client = await db.client()
   await client.query(`create role ${quote(role)} login password 'x'`)
 })
 afterAll(() => client.query(`drop owned by ${quote(role)} cascade; drop role ${quote(role)}`))

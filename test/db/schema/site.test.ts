@@ -1,16 +1,11 @@
-import { Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { expect, test } from 'vitest'
-import { UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 import { generate } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-}
+const Page = entity('Page', { url: text() })
 
 test('the page in which one tries it has the SQL that is generated', async () => {
   const dataSource = await db.dataSource([Page], { synchronize: false, dropSchema: true })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm'
+import { type DataSource, In } from 'typeorm'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
@@ -11,65 +11,36 @@ import {
   insertOrFail,
   SchemaDriftError,
   TextTakenError,
-  UniqueText,
   updateOrFail,
   upsertByText,
 } from '../../../src'
 import { doctor } from '../../../src/doctor'
-import { findHolder, Name, UniqueName } from '../../../src/names'
-import { NumberWithin } from '../../../src/numbers'
+import { findHolder, Name } from '../../../src/names'
 import { untilBlocked } from '../../support/blocked'
+import { column, entity, key, numberWithin, plain, text, uniqueName } from '../../support/entity'
 import { useDatabase } from '../../support/database'
+import { generate } from '../../support/generated'
 import { fewHashes } from '../../support/digests'
 
 const digest = fewHashes(6)
 
-@Entity({ name: 'spread page' })
-class Spread {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ digest, maxChainLength: 1000, scope: ['shop'], spread: { partitions: 4 } }) url!: string
-}
+const KEY = { id: key('uuid'), shop: key('integer') }
+const UNIQUE = { digest, maxChainLength: 1000, scope: ['shop'] } as const
 
-@Entity({ name: 'by_scope' })
-class ByScope {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @PrimaryColumn('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ digest, maxChainLength: 1000, scope: ['shop'] }) url!: string
-}
+const Spread = entity(
+  'Spread',
+  { id: key('uuid'), shop: column('integer'), title: plain(), url: text({ ...UNIQUE, spread: { partitions: 4 } }) },
+  { name: 'spread page' },
+)
+const ByScope = entity('ByScope', { ...KEY, title: plain(), url: text(UNIQUE) })
 
 /** Its table is partitioned by LIST, by HASH, and by RANGE with partitions of partitions. */
-@Entity({ name: 'numbered' })
-class Numbered {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @PrimaryColumn('int') shop!: number
-  @UniqueText({ digest, maxChainLength: 1000, scope: ['shop'] }) url!: string
-  @NumberWithin({ scope: ['shop'] }) number!: number
-}
+const Numbered = entity('Numbered', { ...KEY, url: text(UNIQUE), number: numberWithin({ scope: ['shop'] }) })
 
-@Entity({ name: 'named' })
-class Named {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @PrimaryColumn('int') shop!: number
-  @UniqueText({ digest, scope: ['shop'] }) url!: string
-  @UniqueName({ namespace: 'spread' }) handle!: string
-}
-
-@Entity({ name: 'named_only' })
-class NamedOnly {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @PrimaryColumn('int') shop!: number
-  @UniqueName({ namespace: 'spread' }) handle!: string
-}
-
-@Entity({ name: 'misspread' })
-class Misspread {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @PrimaryColumn('uuid') other: string = randomUUID()
-  @UniqueText({ digest }) url!: string
-}
+const handle = uniqueName({ namespace: 'spread' })
+const Named = entity('Named', { ...KEY, url: text({ digest, scope: ['shop'] }), handle })
+const NamedOnly = entity('NamedOnly', { ...KEY, handle })
+const Misspread = entity('Misspread', { id: key('uuid'), other: key('uuid'), url: text({ digest }) })
 
 const database = useDatabase()
 let dataSource: DataSource
@@ -103,14 +74,13 @@ test('a table that is spread by its hash has partitions, and the hash in its key
 })
 
 test('migration:generate finds nothing to do, and the entity has its own key', async () => {
-  const { upQueries } = await dataSource.driver.createSchemaBuilder().log()
-  expect(upQueries.map(({ query }) => query)).toStrictEqual([])
+  expect((await generate(dataSource)).up).toStrictEqual([])
   expect(dataSource.getMetadata(Spread).primaryColumns.map(({ propertyName }) => propertyName)).toStrictEqual(['id'])
 })
 
-describe.each(tables)('a table $title', ({ entity }) => {
-  const row = (url: string, shop = 1): { id: string; shop: number; url: string } => ({ id: randomUUID(), shop, url })
+const row = (url: string, shop = 1): { id: string; shop: number; url: string } => ({ id: randomUUID(), shop, url })
 
+describe.each(tables)('a table $title', ({ entity }) => {
   test('finds and creates, one by one and many', async () => {
     const texts = Array.from({ length: 20 }, (_, index) => `a${index}`)
     const created = []
@@ -120,15 +90,12 @@ describe.each(tables)('a table $title', ({ entity }) => {
     expect(created).toStrictEqual([...texts.map(() => true), ...texts.map(() => false)])
     const inputs = Array.from({ length: 60 }, (_, index) => row(`m${index % 25}`, index % 3))
     const answers = await findOrCreateMany(dataSource.manager, entity, inputs)
-    expect(
-      answers.map((answer) => ('entity' in answer ? [answer.entity.shop, answer.entity.url] : answer.error)),
-    ).toStrictEqual(inputs.map(({ shop, url }) => [shop, url]))
+    expect(answers).toMatchObject(inputs.map(({ shop, url }) => ({ entity: { shop, url } })))
   })
 
   test('save stores texts of equal hash, several at once, each with its own id', async () => {
-    const rows = Array.from({ length: 30 }, (_, index) =>
-      dataSource.manager.create(entity, row(`s${index}`, index % 3)),
-    )
+    const given = Array.from({ length: 30 }, (_, index) => row(`s${index}`, index % 3))
+    const rows = dataSource.manager.create(entity, given)
     await dataSource.manager.save(rows)
     const held = await dataSource.manager.find(entity, { where: rows.map(({ id }) => ({ id })) })
     expect(new Map(held.map(({ id, url }) => [id, url]))).toStrictEqual(new Map(rows.map(({ id, url }) => [id, url])))
@@ -160,17 +127,11 @@ describe.each(tables)('a table $title', ({ entity }) => {
     const held = await database.client()
     await held.query('BEGIN')
     await held.query(sql, [['w3', 'w11', 'w20', 'w38']])
-    const upsert = upsertByText(
-      dataSource.manager,
-      entity,
-      rows.map((one) => ({ ...one, title: 'after' })),
-      { update: ['title'] },
-    )
+    const after = rows.map((one) => ({ ...one, title: 'after' }))
+    const upsert = upsertByText(dataSource.manager, entity, after, { update: ['title'] })
     await untilBlocked(held)
     await held.query('COMMIT')
-    expect((await upsert).map((answer) => ('entity' in answer ? answer.entity.title : answer))).toStrictEqual(
-      rows.map(() => 'after'),
-    )
+    expect(await upsert).toMatchObject(rows.map(() => ({ entity: { title: 'after' } })))
   })
 })
 
@@ -212,14 +173,14 @@ test('a partition whose triggers are off is found at start', async () => {
 })
 
 describe('a partition that leaves and comes back', () => {
-  const row = (url: string): { id: string; shop: number; url: string } => ({ id: randomUUID(), shop: 7, url })
+  const inSeven = (url: string): ReturnType<typeof row> => row(url, 7)
   const part = async (name: string, options: object = {}): Promise<readonly string[]> => {
     const { findings } = await doctor(dataSource, { entities: [ByScope], table: name, ...options })
     return findings.filter(({ severity }) => severity === 'error').map(({ code }) => code)
   }
   const left = async (): Promise<void> => {
     await dataSource.query(`CREATE TABLE by_scope_7 PARTITION OF by_scope FOR VALUES IN (7)`)
-    await findOrCreateMany(dataSource.manager, ByScope, ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'].map(row))
+    await findOrCreateMany(dataSource.manager, ByScope, ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'].map(inSeven))
     await dataSource.query(`ALTER TABLE by_scope DETACH PARTITION by_scope_7`)
   }
   const insert = `INSERT INTO by_scope_7 (id, shop, url, "urlHash", "urlHashNumber", "urlHashChained") VALUES ($1, 7, $2, $3, $4, false)`
@@ -231,8 +192,8 @@ describe('a partition that leaves and comes back', () => {
     expect(await part('by_scope_7')).toStrictEqual([])
     await dataSource.query('ALTER TABLE by_scope ATTACH PARTITION by_scope_7 FOR VALUES IN (7)')
     const { manager } = await database.dataSource([ByScope], { synchronize: false })
-    expect((await findOrCreate(manager, ByScope, row('a'))).created).toBe(false)
-    await expect(manager.save(ByScope, row('a'))).rejects.toThrow(TextTakenError)
+    expect((await findOrCreate(manager, ByScope, inSeven('a'))).created).toBe(false)
+    await expect(manager.save(ByScope, inSeven('a'))).rejects.toThrow(TextTakenError)
   })
 
   test('is found to hold a text twice, and a chain without an anchor, before it is attached', async () => {
@@ -286,11 +247,6 @@ const PARTITIONS = [
 ] as const
 
 describe.each(PARTITIONS)('a table partitioned by %s of its scope', (method, partitions) => {
-  const row = (url: string, shop: number): { id: string; shop: number; url: string } => ({
-    id: randomUUID(),
-    shop,
-    url,
-  })
   let own: DataSource
   beforeAll(async () => {
     own = await database.dataSource([Numbered], { synchronize: false })
@@ -301,8 +257,7 @@ describe.each(PARTITIONS)('a table partitioned by %s of its scope', (method, par
   afterAll(async () => await own.query('DROP TABLE numbered'))
 
   test('migration:generate finds nothing to do', async () => {
-    const { upQueries } = await own.driver.createSchemaBuilder().log()
-    expect(upQueries.map(({ query }) => query)).toStrictEqual([])
+    expect((await generate(own)).up).toStrictEqual([])
   })
 
   test('holds each text once, and numbers the rows of each scope, by every writer at once', async () => {
@@ -391,11 +346,7 @@ test.each([
   ['ignoreDeleted', { ignoreDeleted: true }],
 ])('spread with %s is refused', async (_, options) => {
   const declare = async (): Promise<unknown> => {
-    @Entity()
-    class Refused {
-      @PrimaryColumn('uuid') id!: string
-      @UniqueText({ ...options, spread: 'hash' }) url!: string
-    }
+    const Refused = entity('Refused', { id: key('uuid'), url: text({ ...options, spread: 'hash' }) })
     return await database.dataSource([Refused], { synchronize: false })
   }
   await expect(declare()).rejects.toThrow(DeclarationError)

@@ -1,36 +1,28 @@
-import type { Client } from 'pg'
 import {
-  Column,
   type DataSource,
-  Entity,
   type EntityMetadata,
   getMetadataArgsStorage,
   Index,
   type ObjectLiteral,
   type ObjectType,
-  PrimaryColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreate, SchemaDriftError } from '../../../src'
 import { FIRES, type Trigger, type TriggerSet, triggerSet } from '../../../src/sql/trigger-set'
 import { attachDataSource } from '../../../src/declare/data-source'
 import { dataSourceOf, type TriggerWork } from '../../../src/registry/registry'
 import { ensureTriggers } from '../../../src/schema/readiness'
 import { registerTriggers } from '../../../src/schema/table'
 import { useDatabase } from '../../support/database'
+import { dropSchemas } from '../../support/databases'
+import { column, entity, key, plain, text } from '../../support/entity'
 import { generate, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase()
-let client: Client
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
-  const { rows } = await client.query<{ name: string }>(
-    `select nspname as name from pg_namespace where nspname !~ '^pg_|^information_schema$'`,
-  )
-  for (const { name } of rows) await client.query(`drop schema "${name}" cascade`)
+  await dropSchemas(client)
   await client.query('create schema public; create schema books; create table books.entry (what text, rows bigint)')
 })
 
@@ -157,28 +149,17 @@ interface Shape {
   readonly options?: Options
 }
 
+const THING = { id: key('integer'), text: column('text'), words: column('integer') }
+
 function bookedThing({ name = 'thing', schema, options = {} }: Shape = {}): Thing {
-  @Entity({ name, ...(schema === undefined ? {} : { schema }) })
-  @Index('thing by words', ['words', 'id'], { unique: true })
-  @booked({ indexed: true, ...options })
-  class BookedThing {
-    @PrimaryColumn('integer') id!: number
-    @Column('text') text!: string
-    @Column('integer') words!: number
-  }
+  const BookedThing = entity('BookedThing', THING, { name, ...(schema === undefined ? {} : { schema }) })
+  booked({ indexed: true, ...options })(BookedThing)
+  Index('thing by words', ['words', 'id'], { unique: true })(BookedThing)
   return BookedThing
 }
 
-@Entity({ name: 'thing' })
-class PlainThing {
-  @PrimaryColumn('integer') id!: number
-  @Column('text') text!: string
-}
-
-@Entity({ name: 'thing' })
-class CountedThing extends PlainThing {
-  @Column('integer') words!: number
-}
+const PlainThing = entity('PlainThing', { id: THING.id, text: THING.text }, { name: 'thing' })
+const CountedThing = entity('CountedThing', THING, { name: 'thing' })
 
 const open = async (entity: Thing): Promise<DataSource> =>
   await db.dataSource([entity], { synchronize: false }, { prepare: true })
@@ -271,14 +252,8 @@ describe('a set of triggers', () => {
 
   test('makes way for a column that changes its type', async () => {
     await migrate(await open(bookedThing()))
-    @Entity({ name: 'thing' })
-    @booked()
-    class Wider {
-      @PrimaryColumn('integer') id!: number
-      @Column('text') text!: string
-      @Column('integer') words!: number
-      @Column({ type: 'integer', nullable: true }) more!: number | null
-    }
+    const Wider = entity('Wider', { ...THING, more: column('integer', { nullable: true }) }, { name: 'thing' })
+    booked()(Wider)
     const dataSource = await open(Wider)
     await migrate(dataSource)
     expect(await book()).toBe('')
@@ -357,15 +332,13 @@ describe('a second generate mends', () => {
 test('a renamed column keeps its texts, whatever else changes, and the way back too', async () => {
   await migrate(await open(bookedThing()))
   await client.query(`insert into thing (id, text) values (1, 'abc')`)
-  @Entity({ name: 'thing' })
-  @booked({ text: 'title' })
-  class Renamed {
-    @PrimaryColumn('integer') id!: number
-    @Column('text') title!: string
-    @Column('integer') words!: number
-    @Column({ type: 'text', nullable: true }) one!: string | null
-    @Column({ type: 'text', nullable: true }) other!: string | null
-  }
+  const { id, words } = THING
+  const Renamed = entity(
+    'Renamed',
+    { id, title: column('text'), words, one: plain(), other: plain() },
+    { name: 'thing' },
+  )
+  booked({ text: 'title' })(Renamed)
   const dataSource = await open(Renamed)
   const { down } = await migrate(dataSource)
   expect((await generate(dataSource)).up).toEqual([])
@@ -392,13 +365,8 @@ test('the triggers of a table that was renamed get their new names, and rows sta
 })
 
 test('the first operation on a unique text refuses a table that lacks the other triggers', async () => {
-  @Entity({ name: 'thing' })
-  @booked()
-  class Both {
-    @PrimaryColumn('integer') id!: number
-    @UniqueText() text!: string
-    @Column({ type: 'integer' }) words!: number
-  }
+  const Both = entity('Both', { ...THING, text: text() }, { name: 'thing' })
+  booked()(Both)
   const dataSource = await open(Both)
   await migrate(dataSource)
   await client.query('alter table thing disable trigger "thing inserted"')

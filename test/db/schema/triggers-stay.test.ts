@@ -4,6 +4,7 @@ import { UniqueText } from '../../../src'
 import { NumberWithin } from '../../../src/numbers'
 import { Name, UniqueName } from '../../../src/names'
 import { useDatabase } from '../../support/database'
+import { column, entity, numberWithin, text } from '../../support/entity'
 import { generate, migrate } from '../../support/generated'
 
 const db = useDatabase()
@@ -55,21 +56,17 @@ const insert = (n: number): string => `insert into item (tenant, url, handle) va
 
 describe('a change of other columns', () => {
   test('is one statement, and leaves all triggers', async () => {
-    const { up, down } = await generate(
-      await open(
-        itemWith((prototype) => {
-          Column({ type: 'integer' })(prototype, 'tenant')
-          Column({ type: 'text', nullable: true })(prototype, 'note')
-        }),
-      ),
-    )
+    const item = itemWith((prototype) => {
+      Column({ type: 'integer' })(prototype, 'tenant')
+      Column({ type: 'text', nullable: true })(prototype, 'note')
+    })
+    const { up, down } = await generate(await open(item))
     expect(up).toEqual(['ALTER TABLE "item" ADD "note" text'])
     expect(down).toEqual(['ALTER TABLE "item" DROP COLUMN "note"'])
   })
   test('of a default, for which TypeORM makes unique indexes anew, is one statement too', async () => {
-    const { up } = await generate(
-      await open(itemWith((prototype) => Column({ type: 'integer', default: 7 })(prototype, 'tenant'))),
-    )
+    const item = itemWith((prototype) => Column({ type: 'integer', default: 7 })(prototype, 'tenant'))
+    const { up } = await generate(await open(item))
     expect(up).toHaveLength(1)
     expect(up[0]).not.toContain('TRIGGER')
   })
@@ -146,18 +143,8 @@ test('dropDatabase leaves no function behind', async () => {
 })
 
 test('the migration after the last decorator leaves no function behind, and its way back makes them again', async () => {
-  @Entity('note')
-  class Note {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() text!: string
-    @NumberWithin() number!: number
-  }
-  @Entity('note')
-  class Plain {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'text' }) text!: string
-    @Column({ type: 'integer' }) number!: number
-  }
+  const Note = entity('Note', { text: text(), number: numberWithin() })
+  const Plain = entity('Plain', { text: column('text'), number: column('integer') }, { name: 'note' })
   const client = await db.client()
   await client.query('drop schema public cascade; create schema public')
   await migrate(await db.dataSource([Note], { synchronize: false }))

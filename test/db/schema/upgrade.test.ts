@@ -1,10 +1,11 @@
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
+import { findOrCreate, SchemaDriftError } from '../../../src'
 import { guardKernel, guardOf, SETTLE_KERNEL } from '../../../src/triggers/guard'
 import { trim } from '../../../src/text'
 import { tableDeclarations } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
+import { entity, plain, text } from '../../support/entity'
 import { doctor } from '../../../src/doctor'
 import { fewHashes } from '../../support/digests'
 import { generate, migrate, runAll } from '../../support/generated'
@@ -12,21 +13,15 @@ import { install } from '../../support/releases'
 
 const db = useDatabase()
 
-@Entity('page')
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const Page = entity('Page', { url: text(), title: plain() })
 
 /** A release that starts: nothing of what it asks the database is known yet. */
 const start = async (): Promise<DataSource> => await db.dataSource([Page], { synchronize: false })
 
 /** Puts another release's function where that of this one stands; triggers, owner and settings stay. */
 async function replace(dataSource: DataSource, name: string, change: (body: string) => string): Promise<void> {
-  const [found] = await dataSource.query<{ body: string }[]>('select prosrc as body from pg_proc where proname = $1', [
-    name,
-  ])
+  const sql = 'select prosrc as body from pg_proc where proname = $1'
+  const [found] = await dataSource.query<{ body: string }[]>(sql, [name])
   const body = change(found?.body ?? '')
   expect(body).not.toBe(found?.body)
   await dataSource.query(
@@ -150,12 +145,7 @@ test('both releases write at once while everything is replaced', async () => {
   expect(await after.getRepository(Page).count()).toBe(21)
 })
 
-@Entity('crowded')
-class Crowded {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: fewHashes(3) }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const Crowded = entity('Crowded', { url: text({ digest: fewHashes(3) }), title: plain() })
 
 test('no text is stored twice while two releases are installed in turns, with many connections of both', async () => {
   const first = await db.dataSource([Crowded], { synchronize: false, poolSize: 8 })
@@ -201,18 +191,8 @@ const duplicates = async (dataSource: DataSource): Promise<unknown> =>
   await dataSource.query(`select url from crowded group by url having count(*) > 1`)
 
 test('what a later release has made and this one can work with is known to a migration, which stays one statement', async () => {
-  @Entity('page')
-  class Perhaps {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ normalize: trim(), nullable: true }) url!: string | null
-    @Column({ type: 'text', nullable: true }) title!: string | null
-  }
-  @Entity('page')
-  class Trimmed {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ normalize: trim() }) url!: string
-    @Column({ type: 'text', nullable: true }) title!: string | null
-  }
+  const Perhaps = entity('Page', { url: text({ normalize: trim(), nullable: true }), title: plain() })
+  const Trimmed = entity('Page', { url: text({ normalize: trim() }), title: plain() })
   const client = await db.client()
   await client.query('drop schema public cascade; create schema public')
   const first = await db.dataSource([Trimmed], { synchronize: false })
