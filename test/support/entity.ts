@@ -83,6 +83,8 @@ const identity = (): Key<number> => keyed(PrimaryGeneratedColumn('identity', { t
 export const key = <Type extends keyof Types & ColumnType>(type: Type): Key<Types[Type]> =>
   keyed(PrimaryColumn({ type }))
 
+export const bigintKey = (): Key<string> => keyed(PrimaryGeneratedColumn('identity', { type: 'bigint' }))
+
 export const uuidKey = (): Key<string> => keyed(PrimaryGeneratedColumn('uuid'))
 
 export const createDate = (): Field<Date> => CreateDateColumn({ type: 'timestamptz' })

@@ -3,6 +3,9 @@ import { serverError } from '../../src/sql/sqlstate'
 
 export const LEVELS = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const
 
+/** Those at which a transaction keeps to one snapshot. */
+export const SNAPSHOT_LEVELS = ['REPEATABLE READ', 'SERIALIZABLE'] as const
+
 export type Level = (typeof LEVELS)[number]
 
 /** How a statement ended. */

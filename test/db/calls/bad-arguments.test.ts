@@ -1,12 +1,5 @@
 import { inspect } from 'node:util'
-import {
-  Column,
-  Entity,
-  EntityMetadataNotFoundError,
-  EntityNotFoundError,
-  PrimaryGeneratedColumn,
-  QueryFailedError,
-} from 'typeorm'
+import { EntityMetadataNotFoundError, EntityNotFoundError, QueryFailedError } from 'typeorm'
 import { beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   DeclarationError,
@@ -15,7 +8,6 @@ import {
   findOrCreateMany,
   hashOf,
   insertOrFail,
-  UniqueText,
   UniqueTextError,
   uniqueTextMethods,
   updateOrFail,
@@ -31,7 +23,7 @@ import {
   rename,
   swapNames,
 } from '../../../src/names'
-import { countWithin, NumberWithin } from '../../../src/numbers'
+import { countWithin } from '../../../src/numbers'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'
 import {
@@ -44,7 +36,7 @@ import {
 } from '../../../src/typeorm-calls'
 import { formatUrl, parseUrl, Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
-import { column, deleteDate, entity, key, text, uniqueName } from '../../support/entity'
+import { bigintKey, column, deleteDate, entity, key, numberWithin, text, uniqueName } from '../../support/entity'
 
 const db = useDatabase()
 const SECRET = 'a secret that no message may hold'
@@ -56,13 +48,12 @@ const Page = entity('Page', {
 })
 const User = entity('User', { id: key('uuid'), handle: uniqueName({ namespace: 'handle' }) })
 
-@Entity()
-class Comment {
-  @PrimaryGeneratedColumn('identity', { type: 'bigint' }) id!: string
-  @UniqueText() text!: string
-  @Column({ type: 'text' }) post!: string
-  @NumberWithin({ scope: ['post'], count: true }) number!: number
-}
+const Comment = entity('Comment', {
+  id: bigintKey(),
+  text: text(),
+  post: column('text'),
+  number: numberWithin({ scope: ['post'], count: true }),
+})
 
 const ADA = '00000000-0000-4000-8000-00000000000a'
 const GRACE = '00000000-0000-4000-8000-00000000000b'
@@ -79,35 +70,13 @@ beforeAll(async () => {
   await Url.parse('http://example.com/')
 })
 
+const SCALARS = [undefined, null, true, Number.NaN, 1.5, 7n, '', SECRET, Symbol('s'), () => SECRET]
+const LISTS = [[], [undefined], [null], [SECRET], [[]]]
+const OBJECTS = [{}, { id: SECRET }, { url: undefined }, { url: null, tenant: null }, { handle: undefined }, { unknown: 1 }] // prettier-ignore
+const INSTANCES = [new Date(0), new Date(Number.NaN), new Map([[SECRET, 1]]), Promise.resolve(SECRET)]
+
 /** A value of each kind that somebody may pass by mistake. */
-const WRONG: readonly unknown[] = [
-  undefined,
-  null,
-  true,
-  Number.NaN,
-  1.5,
-  7n,
-  '',
-  SECRET,
-  Symbol('s'),
-  () => SECRET,
-  [],
-  [undefined],
-  [null],
-  [SECRET],
-  [[]],
-  {},
-  { id: SECRET },
-  { url: undefined },
-  { url: null, tenant: null },
-  { handle: undefined },
-  { unknown: 1 },
-  new Date(0),
-  new Date(Number.NaN),
-  new Map([[SECRET, 1]]),
-  Promise.resolve(SECRET),
-  Object.create(null),
-]
+const WRONG: readonly unknown[] = [...SCALARS, ...LISTS, ...OBJECTS, ...INSTANCES, Object.create(null)]
 
 type Call = (...args: readonly never[]) => unknown
 

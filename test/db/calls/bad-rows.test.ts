@@ -71,12 +71,8 @@ describe('a bad row sinks no other', () => {
     circular.push({ circular })
     const rows = [{ text: 'a', json: { n: 1n } }, { text: 'b' }, { text: 'c', json: circular }, { text: 'd\0' }]
     const results = await findOrCreateMany(opened.manager, Item, rows)
-    expect(results.map((result) => ('error' in result ? (result.error as Error).constructor.name : 'stored'))).toEqual([
-      'TypeError',
-      'stored',
-      'TypeError',
-      'TextRejectedError',
-    ])
+    const told = results.map((result) => ('error' in result ? (result.error as Error).constructor.name : 'stored'))
+    expect(told).toEqual(['TypeError', 'stored', 'TypeError', 'TextRejectedError'])
   })
 
   test('a statement that is refused as a whole is not sent again for each row', async () => {

@@ -6,7 +6,6 @@ import {
   AfterLoad,
   BeforeInsert,
   ChildEntity,
-  Column,
   Entity,
   PrimaryGeneratedColumn,
   QueryFailedError,
@@ -45,12 +44,8 @@ const Page = entity('Page', {
 })
 type Page = InstanceType<typeof Page>
 
-@Entity()
-class Parcel {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'jsonb', default: {} }) data!: Record<string, unknown>
-}
+const Parcel = entity('Parcel', { url: text(), data: column('jsonb', { default: {} }) })
+type Parcel = InstanceType<typeof Parcel>
 
 const VARCHAR: number = types.builtins.VARCHAR
 

@@ -14,9 +14,9 @@ import {
 } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, uniqueTextMethods } from '../../../src'
+import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { deleteDate, entity, text } from '../../support/entity'
-import { openSession } from '../../support/sessions'
 
 const db = useDatabase()
 const client = db.useClient({ emptied: true })
@@ -231,49 +231,33 @@ test("subscribers hear of a restore as of TypeORM's restore(), and of nothing wh
 describe('a race', () => {
   test('of two restores: both get the row, restored once', async () => {
     const { manager } = await pages()
-    const session = await openSession(await db.client())
-    await session.run('begin')
-    await session.run(`update page set "deletedAt" = null, version = version + 1 where url = 'a'`)
     const create = (): never => {
       throw new Error('the row is not missing')
     }
-    const call = findOrCreate(manager, Page, { url: 'a' }, { create, deleted: 'restore' })
-    await expect.poll(waiting).toBe(1)
-    await session.run('commit')
-    expect(await call).toMatchObject({ created: false, entity: { id: 1, deletedAt: null, version: 3 } })
+    const theirs = `update page set "deletedAt" = null, version = version + 1 where url = 'a'`
+    const call = (): Promise<unknown> => findOrCreate(manager, Page, { url: 'a' }, { create, deleted: 'restore' })
+    const result = await meet({ other: await db.client(), observer: client }, theirs, call)
+    expect(result).toMatchObject({ created: false, entity: { id: 1, deletedAt: null, version: 3 } })
   })
 
   test('with a delete between the hit and the restore: the row is created anew', async () => {
     const { manager } = await pages()
-    const session = await openSession(await db.client())
-    await session.run('begin')
-    await session.run(`delete from page where url = 'a'`)
-    const call = findOrCreate(manager, Page, { url: 'a', title: 'new' }, { deleted: 'restore' })
-    await expect.poll(waiting).toBe(1)
-    await session.run('commit')
-    expect(await call).toMatchObject({ created: true, entity: { title: 'new', deletedAt: null } })
+    const call = (): Promise<unknown> => findOrCreate(manager, Page, { url: 'a', title: 'new' }, { deleted: 'restore' })
+    const sessions = { other: await db.client(), observer: client }
+    const result = await meet(sessions, `delete from page where url = 'a'`, call)
+    expect(result).toMatchObject({ created: true, entity: { title: 'new', deletedAt: null } })
   })
 
   test('in a transaction above READ COMMITTED ends as TransactionAbortedError, as every lost one', async () => {
     const { manager } = await pages()
-    const session = await openSession(await db.client())
     const lost = manager.transaction('REPEATABLE READ', async (inner) => {
       await inner.query('select 1')
       await inner.count(Page)
-      await session.run(`update page set "deletedAt" = null where url = 'a'`)
+      await client.query(`update page set "deletedAt" = null where url = 'a'`)
       await findOrCreate(inner, Page, { url: 'a' }, { deleted: 'restore' })
     })
     await expect(lost).rejects.toMatchObject({ code: 'TRANSACTION_ABORTED' })
   })
-
-  /** How many sessions of this database wait for a lock. */
-  async function waiting(): Promise<number> {
-    const { rows } = await client.query<{ count: number }>(
-      `select count(*)::integer as count from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock'`,
-    )
-    return rows[0]?.count ?? 0
-  }
 })
 
 test("in the caller's transaction a restore is undone with it, and an error of the restore leaves it usable", async () => {

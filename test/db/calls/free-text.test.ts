@@ -80,10 +80,12 @@ const { manager } = dataSource
 const other = db.useClient()
 const observer = db.useClient()
 
+/** Inserts a person with the name that is free. */
+const insertPerson = (handle: string, own = manager): Promise<{ handle: string }> =>
+  insertOrFail(own, Person, { handle })
+
 const addPerson = async (name: string): Promise<string> =>
-  await withFreeText(manager, Person, { handle: name }, async (handle) => {
-    return (await insertOrFail(manager, Person, { handle })).handle
-  })
+  (await withFreeText(manager, Person, { handle: name }, (handle) => insertPerson(handle))).handle
 
 const handles = async (): Promise<string[]> =>
   (await manager.find(Person, { order: { id: 'ASC' } })).map((one) => one.handle)
@@ -224,10 +226,10 @@ describe('withFreeText, with a name', () => {
       got.push(name)
       return `${name}.${n}`
     }
-    const write = (handle: string): Promise<{ handle: string }> => insertOrFail(manager, Person, { handle })
-    expect(await withFreeText(manager, Person, { handle: 'ADA' }, write, { candidates })).toMatchObject({
-      handle: 'ada.2',
+    const added = await withFreeText(manager, Person, { handle: 'ADA' }, (handle) => insertPerson(handle), {
+      candidates,
     })
+    expect(added).toMatchObject({ handle: 'ada.2' })
     expect(new Set(got)).toEqual(new Set(['ada']))
   })
 
@@ -274,7 +276,7 @@ describe('withFreeText, with a name', () => {
 
   test('candidates that do not differ are refused, as wrong arguments are', async () => {
     await addPerson('ada')
-    const write = (handle: string): Promise<unknown> => insertOrFail(manager, Person, { handle })
+    const write = (handle: string): Promise<unknown> => insertPerson(handle)
     for (const candidates of [(): string => 'ADA', (name: string): string => name.slice(0, 3)]) {
       const error = await rejection(withFreeText(manager, Person, { handle: 'ada' }, write, { candidates }))
       expect(error).toBeInstanceOf(DeclarationError)
@@ -312,9 +314,7 @@ describe('withFreeText, with a name', () => {
     await addPerson('ada')
     const rolledBack = dataSource.transaction(async (inside) => {
       for (const name of ['ada-2', 'ada-3']) {
-        const added = withFreeText(inside, Person, { handle: 'ada' }, (handle) =>
-          insertOrFail(inside, Person, { handle }),
-        )
+        const added = withFreeText(inside, Person, { handle: 'ada' }, (handle) => insertPerson(handle, inside))
         expect(await added).toMatchObject({ handle: name })
       }
       throw new Error('back')
@@ -327,7 +327,7 @@ describe('withFreeText, with a name', () => {
     const call = dataSource.transaction('REPEATABLE READ', async (inside) => {
       await inside.count(Person)
       await addPerson('ada')
-      return await withFreeText(inside, Person, { handle: 'ada' }, (handle) => insertOrFail(inside, Person, { handle }))
+      return await withFreeText(inside, Person, { handle: 'ada' }, (handle) => insertPerson(handle, inside))
     })
     expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
   })
@@ -357,8 +357,7 @@ test('24 clients that take, change, hold and free names at mixed levels leave ea
     const kind = (client + round * 5) % 4
     await dataSource.transaction(LEVELS[(client + round) % 3] ?? 'SERIALIZABLE', async (inside) => {
       const id = 1 + ((client + round) % 40)
-      if (kind === 0)
-        await withFreeText(inside, Person, { handle: name }, (handle) => insertOrFail(inside, Person, { handle }))
+      if (kind === 0) await withFreeText(inside, Person, { handle: name }, (handle) => insertPerson(handle, inside))
       if (kind === 1)
         await withFreeText(inside, Club, { handle: name }, (handle) => insertOrFail(inside, Club, { handle }))
       if (kind === 2 && (await inside.existsBy(Person, { id })))
@@ -472,9 +471,9 @@ describe('withFreeText, with a unique text', () => {
     ])
     const write = (other: string): Promise<unknown> => updateOrFail(manager, Post, 2, { other })
     expect(await withFreeText(manager, Post, { other: 'x' }, write, { id: 2 })).toMatchObject({ other: 'x-2' })
-    await withFreeText(manager, Person, { handle: 'ada' }, (handle) => insertOrFail(manager, Person, { handle }))
+    await addPerson('ada')
     const random = (): string => `ada${Math.floor(Math.random() * 20)}`
-    const add = (handle: string): Promise<unknown> => insertOrFail(manager, Person, { handle })
+    const add = (handle: string): Promise<unknown> => insertPerson(handle)
     for (let n = 0; n < 10; n++) await withFreeText(manager, Person, { handle: 'ada' }, add, { candidates: random })
     expect(await manager.count(Person)).toBe(11)
   })
@@ -508,14 +507,10 @@ describe('withFreeText, with a unique text', () => {
     const name = await rejection(withFreeText(manager, Club, { handle: 'a', id: 1 }, write))
     expect(String(name)).toContain('the name "handle" has no scope. Leave "id" out')
     await addPost('hello')
-    const both = withFreeText(manager, Post, { slug: 'hello', blog }, (slug) =>
-      insertOrFail(manager, Post, { slug, blog, other: 'b' }),
-    )
-    await both
-    const other = withFreeText(manager, Post, { slug: 'new', blog }, (slug) =>
-      insertOrFail(manager, Post, { slug, blog, other: 'b' }),
-    )
-    expect(await rejection(other)).toMatchObject({ taken: [{ property: 'other' }] })
+    const withOther = (slug: string): Promise<unknown> => insertOrFail(manager, Post, { slug, blog, other: 'b' })
+    await withFreeText(manager, Post, { slug: 'hello', blog }, withOther)
+    const again = withFreeText(manager, Post, { slug: 'new', blog }, withOther)
+    expect(await rejection(again)).toMatchObject({ taken: [{ property: 'other' }] })
   })
 })
 

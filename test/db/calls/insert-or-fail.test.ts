@@ -22,18 +22,16 @@ import {
 } from '../../../src'
 import { lowerCase, url } from '../../../src/text'
 import { meet, untilBlocked } from '../../support/blocked'
+import { SNAPSHOT_LEVELS } from '../../support/sessions'
 import { takenBy } from '../../support/results'
 import { useDatabase } from '../../support/database'
-import { column, entity, key, plain, text, toOne } from '../../support/entity'
+import { bigintKey, column, entity, key, plain, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { oneHash } from '../../support/digests'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Site {
-  @PrimaryGeneratedColumn('identity', { type: 'bigint' }) id!: string
-  @UniqueText() host!: string
-}
+const Site = entity('Site', { id: bigintKey(), host: text() })
+type Site = InstanceType<typeof Site>
 
 const Page = entity('Page', {
   url: text({ normalize: url() }),
@@ -103,6 +101,13 @@ beforeEach(() => {
 })
 
 const REPEATABLE_READ = '-c default_transaction_isolation=repeatable\\ read'
+
+/** Into two tables, of which one has a unique text. */
+const noteAndSite = (own: EntityManager, body = 'b', host = 'a'): Promise<unknown> =>
+  insertOrFail(own, [
+    [Note, { body }],
+    [Site, { host }],
+  ])
 
 describe('what is free is inserted', () => {
   test('one row: the entity holds what the database holds', async () => {
@@ -200,10 +205,7 @@ describe('logger and subscribers', () => {
     await insertOrFail(manager, Site, { host: 'ready' })
     statements.length = 0
     told.length = 0
-    await insertOrFail(manager, [
-      [Note, { body: 'b' }],
-      [Site, { host: 'a' }],
-    ])
+    await noteAndSite(manager)
     const [note, site] = [expect.stringContaining('INTO "note"'), expect.stringContaining('INTO "site"')] as unknown[]
     expect(statements).toEqual(['START TRANSACTION', note, site, 'COMMIT'])
     expect(told).toEqual([
@@ -217,10 +219,7 @@ describe('logger and subscribers', () => {
   test("are told of no transaction within the caller's", async () => {
     await dataSource.transaction(async (inside) => {
       statements.length = 0
-      await insertOrFail(inside, [
-        [Note, { body: 'b' }],
-        [Site, { host: 'a' }],
-      ])
+      await noteAndSite(inside)
       expect(statements.map((sql) => sql.split(' ')[0])).toEqual(['INSERT', 'INSERT'])
     })
   })
@@ -415,28 +414,21 @@ describe('what is taken is refused as a whole, with every reason', () => {
   test("the caller's line is in the stack of the refusal", async () => {
     await insertOrFail(manager, Site, { host: 'a' })
     expect((await takenBy(insertOrFail(manager, Site, { host: 'a' }))).stack).toContain('insert-or-fail.test.ts')
-    const several = insertOrFail(manager, [
-      [Note, { body: 'b' }],
-      [Site, { host: 'a' }],
-    ])
+    const several = noteAndSite(manager)
     expect((await takenBy(several)).stack).toContain('insert-or-fail.test.ts')
   })
 })
 
 describe('bad input is refused before any SQL', () => {
-  test.each([
+  test.each<[string, () => Promise<unknown>, (new (...args: never[]) => Error)?]>([
     ['a text that the normalizer refuses', () => insertOrFail(manager, Page, { url: 'nonsense' }), TextRejectedError],
     ['no text', () => insertOrFail(manager, Page, { title: 'T' }), TextRejectedError],
-    ['no scope', () => insertOrFail(manager, Account, { number: 1, handle: 'a' }), DeclarationError],
-    [
-      'a new object in a relation',
-      () => insertOrFail(manager, Page, { url: 'http://a', site: { host: 'b' } }),
-      DeclarationError,
-    ],
-    ['no list of pairs', () => insertOrFail(manager, [Page, { url: 'http://a' }] as never), DeclarationError],
-    ['no object', () => insertOrFail(manager, Page, 'http://a' as never), DeclarationError],
-    ['no entity with a unique text', () => insertOrFail(manager, Note, { body: 'b' }), DeclarationError],
-  ])('%s', async (_, call, type) => {
+    ['no scope', () => insertOrFail(manager, Account, { number: 1, handle: 'a' })],
+    ['a new object in a relation', () => insertOrFail(manager, Page, { url: 'http://a', site: { host: 'b' } })],
+    ['no list of pairs', () => insertOrFail(manager, [Page, { url: 'http://a' }] as never)],
+    ['no object', () => insertOrFail(manager, Page, 'http://a' as never)],
+    ['no entity with a unique text', () => insertOrFail(manager, Note, { body: 'b' })],
+  ])('%s', async (_, call, type = DeclarationError) => {
     await insertOrFail(manager, Page, { url: 'http://ready.example' })
     statements.length = 0
     expect(await rejection(call())).toBeInstanceOf(type)
@@ -485,10 +477,7 @@ describe("in the caller's transaction", () => {
     await dataSource.transaction(async (inside) => {
       await insertOrFail(inside, Site, { host: 'taken' })
       const calls = Array.from({ length: 20 }, (_, index) =>
-        insertOrFail(inside, [
-          [Note, { body: `${index}` }],
-          [Site, { host: index % 2 ? 'taken' : `${index}` }],
-        ]),
+        noteAndSite(inside, `${index}`, index % 2 ? 'taken' : `${index}`),
       )
       const ends = await Promise.allSettled(calls)
       expect(ends.map(({ status }) => status)).toEqual(
@@ -503,28 +492,20 @@ describe("in the caller's transaction", () => {
     const runner = dataSource.createQueryRunner()
     await runner.query('begin')
     await insertOrFail(runner.manager, Site, { host: 'a' })
-    await takenBy(
-      insertOrFail(runner.manager, [
-        [Note, { body: 'b' }],
-        [Site, { host: 'a' }],
-      ]),
-    )
+    await takenBy(noteAndSite(runner.manager))
     await runner.query('rollback')
     await runner.release()
     expect(await manager.count(Site)).toBe(0)
   })
 
-  test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
-    '%s: a holder that the snapshot does not show aborts the transaction',
-    async (level) => {
-      const call = dataSource.transaction(level, async (inside) => {
-        await inside.count(Site)
-        await client.query(`insert into site (host) values ('unseen')`)
-        await insertOrFail(inside, Site, { host: 'unseen' })
-      })
-      expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
-    },
-  )
+  test.each(SNAPSHOT_LEVELS)('%s: a holder that the snapshot does not show aborts the transaction', async (level) => {
+    const call = dataSource.transaction(level, async (inside) => {
+      await inside.count(Site)
+      await client.query(`insert into site (host) values ('unseen')`)
+      await insertOrFail(inside, Site, { host: 'unseen' })
+    })
+    expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
+  })
 })
 
 describe('races', () => {

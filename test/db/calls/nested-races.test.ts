@@ -2,6 +2,7 @@ import type { EntityManager, QueryRunner } from 'typeorm'
 import { Entity, In, JoinTable, ManyToMany, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
+import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 import { endOrWait, openSession, type Outcome, type Session } from '../../support/sessions'
@@ -62,12 +63,9 @@ const stored = async (): Promise<unknown> => ({
 })
 
 test('an owner that another transaction is storing is waited for, and found', async () => {
-  await other.run('BEGIN')
-  await other.run(`INSERT INTO author (name) VALUES ('Austen')`)
-  const call = findOrCreate(runner.manager, Book, values, resolve)
-  await waits(call)
-  await other.run('COMMIT')
-  const { entity, created, attempts } = await call
+  const call = () => findOrCreate(runner.manager, Book, values, resolve)
+  const insert = `INSERT INTO author (name) VALUES ('Austen')`
+  const { entity, created, attempts } = await meet({ other: other.client, observer }, insert, call)
   expect({ created, attempts }).toEqual({ created: true, attempts: 1 })
   expect(await stored()).toMatchObject({
     books: [{ id: entity.id, author: { id: entity.author?.id } }],
@@ -76,18 +74,16 @@ test('an owner that another transaction is storing is waited for, and found', as
 })
 
 test('a row that another transaction stores meanwhile is found, with the relations that it has', async () => {
-  await other.run('BEGIN')
-  await other.run(`INSERT INTO author (name) VALUES ('Austen'), ('another')`)
-  await other.run(`INSERT INTO book (title, "authorId") SELECT 'Emma', id FROM author WHERE name = 'another'`)
-  const call = findOrCreate(runner.manager, Book, values, resolve)
-  await waits(call)
-  await other.run('COMMIT')
-  expect(await call).toMatchObject({ created: false, entity: { author: { name: 'another' } } })
+  const insert = `INSERT INTO author (name) VALUES ('Austen'), ('another');
+    INSERT INTO book (title, "authorId") SELECT 'Emma', id FROM author WHERE name = 'another'`
+  const call = () => findOrCreate(runner.manager, Book, values, resolve)
+  const result = await meet({ other: other.client, observer }, insert, call)
+  expect(result).toMatchObject({ created: false, entity: { author: { name: 'another' } } })
 })
 
 describe('a deadlock with a transaction that stores the same texts in the other order', () => {
   /** Ours holds the author and waits for the book; the other then asks for the author. */
-  async function meet<T>(call: () => Promise<T>): Promise<T> {
+  async function inACircle<T>(call: () => Promise<T>): Promise<T> {
     await other.run('BEGIN')
     await other.run(`INSERT INTO book (title) VALUES ('Emma')`)
     const inTransaction = runner.isTransactionActive
@@ -111,14 +107,14 @@ describe('a deadlock with a transaction that stores the same texts in the other 
   const tried = expect.toSatisfy((attempts: number) => attempts >= 2, 'two attempts or more')
 
   test('is an attempt, and the next one begins from the start', async () => {
-    const result = await meet(() => findOrCreate(runner.manager, Book, values, resolve))
+    const result = await inACircle(() => findOrCreate(runner.manager, Book, values, resolve))
     expect(result).toMatchObject({ created: false, attempts: tried })
     expect(await stored()).toMatchObject({ books: [{ title: 'Emma' }], authors: [{ name: 'Austen' }] })
   })
 
   test('of a batch too', async () => {
     const inputs = [values, { title: 'Persuasion', author: { name: 'Austen' } }]
-    const results = await meet(() => findOrCreateMany(runner.manager, Book, inputs, resolve))
+    const results = await inACircle(() => findOrCreateMany(runner.manager, Book, inputs, resolve))
     expect(results).toMatchObject([
       { created: false, attempts: tried },
       { created: true, attempts: tried },
@@ -128,7 +124,7 @@ describe('a deadlock with a transaction that stores the same texts in the other 
 
   test("in the caller's transaction is the caller's to try again", async () => {
     await runner.startTransaction()
-    const error = await meet(() => rejection(findOrCreate(runner.manager, Book, values, resolve)))
+    const error = await inACircle(() => rejection(findOrCreate(runner.manager, Book, values, resolve)))
     expect(error).toBeInstanceOf(TransactionAbortedError)
   })
 })

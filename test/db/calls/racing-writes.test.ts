@@ -37,7 +37,7 @@ const resolve = { relations: 'findOrCreate' } as const
 const RAISE_40001 = `DO $$ BEGIN RAISE EXCEPTION 'of the user' USING ERRCODE = '40001'; END $$`
 
 describe('create', () => {
-  test.each([['40001'], ['23505']])(
+  test.each(['40001', '23505'])(
     'that fails with %s says so, and nothing is created without its values',
     async (code) => {
       const create = async (): Promise<object> => {

@@ -12,6 +12,7 @@ import {
 import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText, withUniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { SNAPSHOT_LEVELS } from '../../support/sessions'
 import { onlyRowOf } from '../../support/results'
 import { column, entity, text } from '../../support/entity'
 import { fewHashes, oneHash } from '../../support/digests'
@@ -103,7 +104,7 @@ test('a text that others stored after the snapshot aborts the transaction with a
   expect(error).toMatchObject({ code: 'TRANSACTION_ABORTED', cause: { code: '40001' } })
 })
 
-test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
+test.each(SNAPSHOT_LEVELS)(
   'at %s, a row of the snapshot that others have deleted does not count as a duplicate',
   async (level) => {
     await manager.clear(Word)

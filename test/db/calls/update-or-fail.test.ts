@@ -11,6 +11,7 @@ import {
 } from '../../../src'
 import { url } from '../../../src/text'
 import { meet } from '../../support/blocked'
+import { SNAPSHOT_LEVELS } from '../../support/sessions'
 import { takenBy } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { column, deleteDate, entity, key, plain, text, toOne, updateDate, uuidKey, version } from '../../support/entity'
@@ -323,41 +324,26 @@ describe('what cannot be changed', () => {
     })
   })
 
-  test.each([
+  const number1 = { tenant: 't', number: 1 }
+  test.each<[string, () => Promise<unknown>, (new (...args: never[]) => Error)?]>([
     [
       'a text that the normalizer refuses',
       () => updateOrFail(manager, Page, 1, { url: 'nonsense' }),
       TextRejectedError,
     ],
-    ['no key', () => updateOrFail(manager, Page, undefined as never, { title: 'T' }), DeclarationError],
-    ['half a key', () => updateOrFail(manager, Account, { tenant: 't' }, { handle: 'T' }), DeclarationError],
-    [
-      'an operator as key',
-      () => updateOrFail(manager, Page, { id: In([1, 2]) } as never, { title: 'T' }),
-      DeclarationError,
-    ],
-    ['a negation as key', () => updateOrFail(manager, Page, { id: Not(1) } as never, { title: 'T' }), DeclarationError],
-    ['several keys', () => updateOrFail(manager, Page, { id: [1, 2] } as never, { title: 'T' }), DeclarationError],
-    ['a scalar for a composite key', () => updateOrFail(manager, Account, 't', { handle: 'T' }), DeclarationError],
-    [
-      'a condition without the key',
-      () => updateOrFail(manager, Page, { title: 'one' }, { title: 'T' }),
-      DeclarationError,
-    ],
-    [
-      'a scope that only SQL knows',
-      () => updateOrFail(manager, Account, { tenant: 't', number: 1 }, { owner: () => "'x'" }),
-      DeclarationError,
-    ],
-    ['no changes', () => updateOrFail(manager, Page, 1, undefined as never), DeclarationError],
-    ['no list of changes', () => updateOrFail(manager, [Page, 1, { title: 'T' }] as never), DeclarationError],
-    [
-      'a new object in a relation',
-      () => updateOrFail(manager, Account, { tenant: 't', number: 1 }, { owner: {} }),
-      DeclarationError,
-    ],
-    ['an entity without a unique text', () => updateOrFail(manager, Owner, 'x', { name: 'z' }), DeclarationError],
-  ])('%s is refused before any SQL', async (_, call, type) => {
+    ['no key', () => updateOrFail(manager, Page, undefined as never, { title: 'T' })],
+    ['half a key', () => updateOrFail(manager, Account, { tenant: 't' }, { handle: 'T' })],
+    ['an operator as key', () => updateOrFail(manager, Page, { id: In([1, 2]) } as never, { title: 'T' })],
+    ['a negation as key', () => updateOrFail(manager, Page, { id: Not(1) } as never, { title: 'T' })],
+    ['several keys', () => updateOrFail(manager, Page, { id: [1, 2] } as never, { title: 'T' })],
+    ['a scalar for a composite key', () => updateOrFail(manager, Account, 't', { handle: 'T' })],
+    ['a condition without the key', () => updateOrFail(manager, Page, { title: 'one' }, { title: 'T' })],
+    ['a scope that only SQL knows', () => updateOrFail(manager, Account, number1, { owner: () => "'x'" })],
+    ['no changes', () => updateOrFail(manager, Page, 1, undefined as never)],
+    ['no list of changes', () => updateOrFail(manager, [Page, 1, { title: 'T' }] as never)],
+    ['a new object in a relation', () => updateOrFail(manager, Account, number1, { owner: {} })],
+    ['an entity without a unique text', () => updateOrFail(manager, Owner, 'x', { name: 'z' })],
+  ])('%s is refused before any SQL', async (_, call, type = DeclarationError) => {
     statements.length = 0
     expect(await rejection(call())).toBeInstanceOf(type)
     expect(statements).toEqual([])
@@ -392,17 +378,14 @@ describe("in the caller's transaction", () => {
     expect(await manager.findOneBy(Page, { id: 1 })).toMatchObject({ url: 'http://2.example/', title: 'one' })
   })
 
-  test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
-    '%s: a holder that the snapshot does not show aborts the transaction',
-    async (level) => {
-      const call = dataSource.transaction(level, async (inside) => {
-        await inside.count(Page)
-        await client.query(`insert into page (url, version) values ('http://unseen.example/', 1)`)
-        await updateOrFail(inside, Page, 1, { url: 'http://unseen.example/' })
-      })
-      expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
-    },
-  )
+  test.each(SNAPSHOT_LEVELS)('%s: a holder that the snapshot does not show aborts the transaction', async (level) => {
+    const call = dataSource.transaction(level, async (inside) => {
+      await inside.count(Page)
+      await client.query(`insert into page (url, version) values ('http://unseen.example/', 1)`)
+      await updateOrFail(inside, Page, 1, { url: 'http://unseen.example/' })
+    })
+    expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
+  })
 })
 
 test('a holder that is not committed yet is waited for, and named', async () => {

@@ -424,16 +424,14 @@ test('what one call updates says nothing of another with the same columns', asyn
   expect((await upsertByText(manager, Page, same, { update: ['title'] })).entity).toMatchObject({ version: 4 })
 })
 
-@Entity({ name: 'rating' })
-class Rating {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'numeric', precision: 3, scale: 1 }) stars!: string
-  @UniqueText({ scope: ['stars'] }) text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-  @Column({ type: 'numeric', precision: 3, scale: 1, nullable: true }) mean!: string | null
-  @Column({ type: 'text', nullable: true, insert: false }) review!: string | null
-  @Column({ type: 'integer', generatedType: 'STORED', asExpression: 'length(text)', nullable: true }) length!: number
-}
+const Rating = entity('Rating', {
+  stars: column('numeric', { precision: 3, scale: 1 }),
+  text: text({ scope: ['stars'] }),
+  note: plain(),
+  mean: column('numeric', { precision: 3, scale: 1, nullable: true }),
+  review: column('text', { nullable: true, insert: false }),
+  length: column('integer', { generatedType: 'STORED', asExpression: 'length(text)', nullable: true }),
+})
 
 test('a scope that is stored in another form leads to the row all the same', async () => {
   const { manager } = await db.dataSource([Rating])
