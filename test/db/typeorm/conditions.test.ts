@@ -31,7 +31,7 @@ import { lowerCase, trim, url } from '../../../src/text'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
-import { column, embedded, entity, text } from '../../support/entity'
+import { column, embedded, entity, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { oneHash } from '../../support/digests'
 
@@ -57,10 +57,7 @@ const db = useDatabase()
 const sent: { readonly sql: string; readonly parameters: readonly unknown[] }[] = []
 
 function record(dataSource: DataSource): DataSource {
-  const logQuery = (sql: string, parameters: unknown[] = []): void => {
-    sent.push({ sql, parameters })
-  }
-  dataSource.logger = loggerOf({ logQuery })
+  dataSource.logger = loggerOf({ logQuery: (sql, parameters: unknown[] = []) => void sent.push({ sql, parameters }) })
   return dataSource
 }
 
@@ -139,6 +136,7 @@ describe.each(Object.entries(equalities))('an equality by %s', (_, [condition, i
 
 test('every call that takes conditions looks by the hash', async () => {
   const where = { url: SPELLED }
+  const all = () => pages.createQueryBuilder()
   const calls: Readonly<Record<string, () => Promise<unknown>>> = {
     find: () => pages.find({ where }),
     findOne: () => pages.findOne({ where }),
@@ -157,23 +155,11 @@ test('every call that takes conditions looks by the hash', async () => {
     'a manager': () => dataSource.manager.findBy(Page, where),
     'a transaction': () => dataSource.transaction((manager) => manager.findOneBy(Page, where)),
     'select.where': () => pages.createQueryBuilder().where(where).getMany(),
-    'select.where of a list': () =>
-      pages
-        .createQueryBuilder()
-        .where([where, { url: B }])
-        .getMany(),
+    'select.where of a list': () => all().where([where, { url: B }]).getMany(), // prettier-ignore
     'select.andWhere': () => pages.createQueryBuilder('p').where('p.id > 0').andWhere(where).getMany(),
     'select.orWhere': () => pages.createQueryBuilder('p').where('p.id < 0').orWhere(where).getMany(),
-    brackets: () =>
-      pages
-        .createQueryBuilder()
-        .where(new Brackets((qb) => qb.where(where)))
-        .getMany(),
-    'not brackets': () =>
-      pages
-        .createQueryBuilder()
-        .where(new NotBrackets((qb) => qb.where(where)))
-        .getMany(),
+    brackets: () => all().where(new Brackets((qb) => qb.where(where))).getMany(), // prettier-ignore
+    'not brackets': () => all().where(new NotBrackets((qb) => qb.where(where))).getMany(), // prettier-ignore
     'a clone': () => pages.createQueryBuilder().clone().where(where).getMany(),
     'a builder of a builder': () =>
       pages.createQueryBuilder().createQueryBuilder().select('p').from(Page, 'p').where(where).getMany(),
@@ -262,12 +248,8 @@ test('patterns, ranges and SQL are never normalized', async () => {
   expect(await idsBy({ url: Like('HTTP%') })).toEqual([])
   expect(await idsBy({ url: Not(Like('HTTP%')) })).toEqual([1, 2, 3])
   expect(await idsBy({ url: Or(Equal(SPELLED), Like('http://b%')) })).toEqual([1, 2])
-  expect(
-    await pages
-      .createQueryBuilder('p')
-      .where({ alias: Like('ab%') })
-      .getCount(),
-  ).toBe(1)
+  const query = pages.createQueryBuilder('p').where({ alias: Like('ab%') })
+  expect(await query.getCount()).toBe(1)
   expectNoHash()
 })
 
@@ -318,12 +300,8 @@ test('an entity can be the condition, also one that leads back to itself', async
   folder.parent = folder
   const query = folders.createQueryBuilder('f').leftJoin('f.parent', 'parent').where(folder)
   expect(await query.getMany()).toEqual([])
-  expect(
-    await folders
-      .createQueryBuilder()
-      .where(Object.assign(new Folder(), { name: '>root' }))
-      .getCount(),
-  ).toBe(1)
+  const byName = folders.createQueryBuilder().where(Object.assign(new Folder(), { name: '>root' }))
+  expect(await byName.getCount()).toBe(1)
   expectHash('nameHash')
 })
 
@@ -340,11 +318,7 @@ test('an entity with accessors can be the condition by its relation', async () =
     }
     private held!: string
   }
-  @Entity({ name: 'ref' })
-  class Ref {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @ManyToOne(() => Doc) doc!: Doc
-  }
+  const Ref = entity('Ref', { doc: toOne(() => Doc) })
   const { manager } = await db.dataSource([Doc, Ref])
   const doc = await manager.save(Object.assign(new Doc(), { address: A }))
   await manager.save(Object.assign(new Ref(), { doc }))
@@ -386,24 +360,16 @@ test('a property of an embedded with the name of a unique text is no unique text
   expect(await copies.countBy({ source: { url: SPELLED } })).toBe(1)
   expectNoHash()
   expect(await copies.countBy({ source: { url: A } })).toBe(0)
-  expect(
-    await copies
-      .createQueryBuilder()
-      .where({ source: { url: SPELLED }, url: SPELLED })
-      .getCount(),
-  ).toBe(1)
+  const query = copies.createQueryBuilder().where({ source: { url: SPELLED }, url: SPELLED })
+  expect(await query.getCount()).toBe(1)
 })
 
 test("a transformer of the user's own sees a text within an embedded once", async () => {
   class Named {
     @Column({ type: 'text', transformer: marked }) name!: string
   }
-  @Entity({ name: 'crate' })
-  @UniqueText({ as: 'label', columns: ['named.name'] })
-  class Crate {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @Column(() => Named) named!: Named
-  }
+  const Crate = entity('Crate', { named: embedded(() => Named) })
+  UniqueText({ as: 'label', columns: ['named.name'] })(Crate)
   const crates = record(await db.dataSource([Crate])).getRepository(Crate)
   await crates.save({ named: { name: '>>ab' } })
   for (const name of ['>>ab', Equal('>>ab'), In(['>>ab']), Like('>>a%'), textEquals('>>ab')]) {
@@ -418,12 +384,8 @@ test('a query of what is no entity is left to TypeORM', async () => {
     .from((qb) => qb.select(['q.id AS id', 'q.url AS url']).from(Page, 'q'), 'p')
   expect(await query.clone().where({ url: A }).getRawMany()).toEqual([{ id: 1 }])
   expectNoHash()
-  expect(
-    await query
-      .clone()
-      .where([{ url: SPELLED }])
-      .getRawMany(),
-  ).toEqual([])
+  const spelled = query.clone().where([{ url: SPELLED }])
+  expect(await spelled.getRawMany()).toEqual([])
 })
 
 test('textEquals and textIn on what is no unique text are refused, as is what they cannot look for', async () => {
@@ -443,40 +405,24 @@ test('textCondition gives SQL and parameters for joins and conditions of a query
   const joined = links.createQueryBuilder('l').innerJoin('l.page', 'p', ...condition({ url: SPELLED }))
   expect(await joined.getMany()).toEqual([{ id: 1, label: '' }])
   expectHash()
-  const where = pages
-    .createQueryBuilder('p')
-    .where(...condition({ url: SPELLED }))
-    .orWhere(...condition({ url: B }))
-  expect(await where.getCount()).toBe(2)
-  const both = pages.createQueryBuilder('p').where(...condition({ url: SPELLED, alias: 'FIRST' }))
-  expect(await both.getMany()).toMatchObject([{ id: 1 }])
+  const by = (texts: Partial<Page>) => pages.createQueryBuilder('p').where(...condition(texts))
+  const either = by({ url: SPELLED }).orWhere(...condition({ url: B }))
+  expect(await either.getCount()).toBe(2)
+  expect(await by({ url: SPELLED, alias: 'FIRST' }).getMany()).toMatchObject([{ id: 1 }])
   expectHash('aliasHash')
-  expect(
-    await pages
-      .createQueryBuilder('p')
-      .where(...condition({ url: REFUSED }))
-      .getMany(),
-  ).toEqual([])
-  expect(
-    await pages
-      .createQueryBuilder('p')
-      .where(...condition({ alias: null }))
-      .getMany(),
-  ).toMatchObject([{ id: 3 }])
+  expect(await by({ url: REFUSED }).getMany()).toEqual([])
+  expect(await by({ alias: null }).getMany()).toMatchObject([{ id: 3 }])
 })
 
 test('textCondition takes unique texts, and nothing else', () => {
-  const wrong =
-    (texts: object): (() => unknown) =>
-    () =>
-      textCondition(dataSource.manager, Page, 'p', texts)
-  expect(wrong({})).toThrow(
+  const make = (texts: object): unknown => textCondition(dataSource.manager, Page, 'p', texts)
+  expect(() => make({})).toThrow(
     "textCondition() expects an alias and a unique text of Page, as in { url: 'https://example.com' }. Give both.",
   )
-  expect(wrong({ url: A, hits: 1 })).toThrow('"hits" is not one. Add other conditions with andWhere().')
-  expect(wrong({ url: 1 })).toThrow('expected a string, got number')
-  expect(wrong({ url: Like('a') })).toThrow(DeclarationError)
-  expect(wrong({ url: In([A, B]) })).toThrow(DeclarationError)
+  expect(() => make({ url: A, hits: 1 })).toThrow('"hits" is not one. Add other conditions with andWhere().')
+  expect(() => make({ url: 1 })).toThrow('expected a string, got number')
+  expect(() => make({ url: Like('a') })).toThrow(DeclarationError)
+  expect(() => make({ url: In([A, B]) })).toThrow(DeclarationError)
   expect(() => textCondition(pages as never, Page, 'p', { url: A })).toThrow('Pass its property "manager".')
 })
 
@@ -497,13 +443,9 @@ test("a transformer of the user's own comes before the normalizer, once, in find
   }
   const repository = record(await db.dataSource([Marked])).getRepository(Marked)
   await repository.save([{ url: `>${A}` }, { url: `>${B}` }])
-  const wheres: FindOptionsWhere<Marked>['url'][] = [
-    `>${SPELLED}`,
-    Equal(`>${SPELLED}`),
-    In([`>${SPELLED}`]),
-    Like('>http://a%'),
-    textEquals(`>${SPELLED}`),
-  ]
+  const spelled = `>${SPELLED}`
+  const patterns = [Equal(spelled), In([spelled]), Like('>http://a%'), textEquals(spelled)]
+  const wheres: FindOptionsWhere<Marked>['url'][] = [spelled, ...patterns]
   for (const one of wheres) {
     const where = { url: one ?? '' }
     for (let time = 0; time < 2; time++) expect(await repository.findBy(where)).toEqual([{ id: 1, url: `>${A}` }])
@@ -537,11 +479,8 @@ describe('a text of several columns', () => {
     @Column(() => Address) address!: Address
     @ManyToOne(() => Site, { nullable: false }) @JoinColumn() site!: Site
   }
-  @Entity({ name: 'visit' })
-  class Visit {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @ManyToOne(() => Place) place!: Place
-  }
+  const Visit = entity('Visit', { place: toOne(() => Place) })
+  type Visit = InstanceType<typeof Visit>
   let places: Repository<Place>
   let visits: Repository<Visit>
 
@@ -589,10 +528,8 @@ describe('a text of several columns', () => {
   })
 
   test('looks by no hash of NULL where TypeORM makes no condition of it', async () => {
-    const lenient = await db.dataSource([Site, Place, Visit], {
-      synchronize: false,
-      invalidWhereValuesBehavior: { null: 'ignore' },
-    })
+    const invalidWhereValuesBehavior = { null: 'ignore' } as const
+    const lenient = await db.dataSource([Site, Place, Visit], { synchronize: false, invalidWhereValuesBehavior })
     const where = { address: { host: 'A', path: null as unknown as string } }
     expect(await lenient.getRepository(Place).countBy(where)).toBe(3)
   })
@@ -609,10 +546,8 @@ describe('a text of several columns', () => {
   test('is what textCondition looks for, with NULL for null', async () => {
     const count = async (path: string | null): Promise<number> => {
       const condition = textCondition(places.manager, Place, 'p', { address: { host: 'A', path } })
-      return await places
-        .createQueryBuilder('p')
-        .where(...condition)
-        .getCount()
+      const query = places.createQueryBuilder('p').where(...condition)
+      return await query.getCount()
     }
     expect([await count(' x'), await count(null), await count('y'), await count('\u0000')]).toEqual([2, 1, 0, 0])
     const part = (): unknown => textCondition(places.manager, Place, 'p', { address: { host: 'A' } })
@@ -628,11 +563,8 @@ describe('a text of several columns', () => {
 })
 
 test('the text of a class in single table inheritance is looked for by the hash, from the class and from its root', async () => {
-  @Entity({ name: 'medium' })
-  @TableInheritance({ column: { type: 'text', name: 'type' } })
-  class Medium {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  }
+  const Medium = entity('Medium', {})
+  TableInheritance({ column: { type: 'text', name: 'type' } })(Medium)
   @ChildEntity()
   class Book extends Medium {
     @UniqueText({ normalize: trim() }) isbn!: string

@@ -58,13 +58,12 @@ let pages: Repository<Page>
 let links: Repository<Link>
 let sent: { readonly sql: string; readonly parameters: unknown[] }[] = []
 
-const logger = loggerOf({
-  logQuery: (sql: string, parameters: unknown[] = []) => sent.push({ sql, parameters }),
-})
+const logger = loggerOf({ logQuery: (sql, parameters: unknown[] = []) => void sent.push({ sql, parameters }) })
 
 /** The text of the 1,000th row, and another spelling of it. */
 const [STORED, SPELLED, OTHER] = ['http://a.example/1000', 'HTTP://A.example:80/1000', 'http://a.example/2000']
 const dataSource = db.useDataSource([Site, Page, Link], { emptied: false })
+const { manager } = dataSource
 const client = db.useClient()
 
 beforeAll(async () => {
@@ -202,14 +201,12 @@ test('criteria use the unique index', async () => {
 
 test('conditions by property of query builders use the unique index', async () => {
   const query = () => pages.createQueryBuilder('p')
+  const either = new Brackets((qb) => qb.where(where).orWhere({ url: OTHER }))
   await expectIndex('page_url', {
     where: () => query().where(where).getMany(),
     andWhere: () => query().where('p.hits >= 0').andWhere(where).getMany(),
     orWhere: () => query().where('p.id = 7').orWhere(where).getMany(),
-    Brackets: () =>
-      query()
-        .where(new Brackets((qb) => qb.where(where).orWhere({ url: OTHER })))
-        .getMany(),
+    Brackets: () => query().where(either).getMany(),
     update: () => query().update().set({ hits: 3 }).where(where).execute(),
     delete: () => dataSource.createQueryBuilder().delete().from(Page).where({ url: SPELLED, id: 1 }).execute(),
   })
@@ -229,35 +226,21 @@ test('textEquals and textIn use the unique index, also with rewriteQueries: fals
 })
 
 test('textCondition uses the unique index, in conditions and in joins', async () => {
-  const condition = (): ReturnType<typeof textCondition> => textCondition(dataSource.manager, Page, 'p', where)
-  expect(
-    await pages
-      .createQueryBuilder('p')
-      .where(...condition())
-      .getOne(),
-  ).toMatchObject(page)
-  await expectIndex('page_url', {
-    where: () =>
-      pages
-        .createQueryBuilder('p')
-        .where(...condition())
-        .getMany(),
-    join: () =>
-      links
-        .createQueryBuilder('l')
-        .innerJoin('l.page', 'p', ...condition())
-        .getMany(),
-  })
+  const condition = textCondition(manager, Page, 'p', where)
+  const filtered = pages.createQueryBuilder('p').where(...condition)
+  const joined = links.createQueryBuilder('l').innerJoin('l.page', 'p', ...condition)
+  expect(await filtered.getOne()).toMatchObject(page)
+  await expectIndex('page_url', { where: () => filtered.getMany(), join: () => joined.getMany() })
 })
 
 test('operations of this package use the unique index', async () => {
-  expect(await findOneByText(dataSource.manager, Page, { url: SPELLED }, { by: 'url' })).toMatchObject(page)
+  expect(await findOneByText(manager, Page, { url: SPELLED }, { by: 'url' })).toMatchObject(page)
   const { parameters } = sent.at(-1) ?? { parameters: [] }
   expect(parameters).toContain(STORED)
   await expectIndex('page_url', {
-    findOneByText: () => findOneByText(dataSource.manager, Page, { url: SPELLED }, { by: 'url' }),
+    findOneByText: () => findOneByText(manager, Page, { url: SPELLED }, { by: 'url' }),
     findOrCreate: () =>
-      findOrCreate(dataSource.manager, Page, { url: SPELLED, slug: 's', code: 'c', host: 'h', site }, { by: 'url' }),
+      findOrCreate(manager, Page, { url: SPELLED, slug: 's', code: 'c', host: 'h', site }, { by: 'url' }),
   })
 })
 

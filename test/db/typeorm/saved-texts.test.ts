@@ -5,7 +5,7 @@ import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '..
 import { trim, url } from '../../../src/text'
 import { uniqueTextPaths } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
-import { entity, text } from '../../support/entity'
+import { column, embedded, entity, text } from '../../support/entity'
 import { queriesOf } from '../../support/queries'
 import { rejection } from '../../support/ledger'
 
@@ -42,23 +42,15 @@ class Address {
   @Column({ type: 'text' }) street!: string
 }
 
-@Entity({ name: 'house' })
-@UniqueText({ as: 'place', columns: [{ property: 'address.street', normalize: trim() }] })
-class House {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column(() => Address) address!: Address
-}
+const House = entity('House', { address: embedded(() => Address) })
+UniqueText({ as: 'place', columns: [{ property: 'address.street', normalize: trim() }] })(House)
 
-@Entity({ name: 'lower' })
-@UniqueText({
+const Lower = entity('Lower', { host: column('text') })
+UniqueText({
   as: 'both',
   columns: ['host'],
   normalizeValues: ({ host }) => (typeof host === 'string' ? { host: host.toLowerCase() } : {}),
-})
-class Lower {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) host!: string
-}
+})(Lower)
 
 interface Plain {
   id: number

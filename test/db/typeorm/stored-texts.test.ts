@@ -41,11 +41,8 @@ class Marked {
   @Column({ type: 'text', nullable: true }) title!: string | null
 }
 
-@Entity({ name: 'kid' })
-@TableInheritance({ column: { type: 'text', name: 'type' } })
-class Parent {
-  @PrimaryGeneratedColumn('identity') id!: number
-}
+const Parent = entity('Parent', {}, { name: 'kid' })
+TableInheritance({ column: { type: 'text', name: 'type' } })(Parent)
 @ChildEntity()
 class First extends Parent {
   @UniqueText() one!: string
@@ -107,7 +104,7 @@ describe.each([
 })
 
 test('update() leaves its argument alone, and takes a frozen one', async () => {
-  await dataSource.manager.insert(Page, [{ url: 'http://a/' }, { url: 'http://b/' }])
+  await manager.insert(Page, [{ url: 'http://a/' }, { url: 'http://b/' }])
   const repository = dataSource.getRepository(Page)
   const values = { url: 'HTTP://C' }
   await repository.update(1, values)

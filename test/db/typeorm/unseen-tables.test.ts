@@ -1,25 +1,19 @@
 import { once } from 'node:events'
 import { type Client, Query } from 'pg'
 import type { DataSource, Repository } from 'typeorm'
-import { Any, Entity, Equal, In, JoinColumn, ManyToOne, Not, PrimaryColumn } from 'typeorm'
+import { Any, Equal, In, Not } from 'typeorm'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError } from '../../../src'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
-import { column, entity, text } from '../../support/entity'
+import { column, entity, key, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 
 const Page = entity('Page', { url: text(), hits: column('integer', { default: 0 }) })
 type Page = InstanceType<typeof Page>
 
-@Entity({ name: 'link' })
-class Link {
-  @PrimaryColumn({ type: 'integer' }) id!: number
-  @ManyToOne(() => Page, { nullable: false })
-  @JoinColumn({ name: 'pageId' })
-  page!: Page
-}
+const Link = entity('Link', { id: key('integer'), page: toOne(() => Page, { nullable: false }) })
 
 const db = useDatabase()
 let client: Client
@@ -27,17 +21,8 @@ const sent: string[] = []
 
 /** A DataSource that has asked nothing yet. */
 async function fresh(settings?: Parameters<typeof db.dataSource>[2]): Promise<DataSource> {
-  const dataSource = await db.dataSource(
-    [Page, Link],
-    {
-      synchronize: false,
-      logging: true,
-      logger: loggerOf({
-        logQuery: (sql) => void sent.push(sql),
-      }),
-    },
-    settings,
-  )
+  const logger = loggerOf({ logQuery: (sql) => void sent.push(sql) })
+  const dataSource = await db.dataSource([Page, Link], { synchronize: false, logging: true, logger }, settings)
   sent.length = 0
   return dataSource
 }
@@ -87,13 +72,11 @@ const LOOK_UPS: Readonly<Record<string, readonly [(pages: Repository<Page>) => P
     [3],
   ],
   textCondition: [
-    async (pages) =>
-      ids(
-        await pages
-          .createQueryBuilder('p')
-          .where(...textCondition(pages.manager, Page, 'p', { url: 'c' }))
-          .getMany(),
-      ),
+    async (pages) => {
+      const condition = textCondition(pages.manager, Page, 'p', { url: 'c' })
+      const query = pages.createQueryBuilder('p').where(...condition)
+      return ids(await query.getMany())
+    },
     [3],
   ],
   'a relation': [
@@ -103,13 +86,8 @@ const LOOK_UPS: Readonly<Record<string, readonly [(pages: Repository<Page>) => P
   'a subquery by its SQL': [
     async (pages) => {
       const inner = pages.createQueryBuilder('q').select('q.id').where({ url: 'b' })
-      return ids(
-        await pages
-          .createQueryBuilder('p')
-          .where(`p.id IN (${inner.getQuery()})`)
-          .setParameters(inner.getParameters())
-          .getMany(),
-      )
+      const query = pages.createQueryBuilder('p').where(`p.id IN (${inner.getQuery()})`)
+      return ids(await query.setParameters(inner.getParameters()).getMany())
     },
     [2],
   ],
@@ -301,11 +279,8 @@ describe('with wrong hashes', () => {
     const Note = entity('Note', { text: text() })
     const other = await db.dataSource([Note])
     await findOrCreate(other.manager, Note, { text: 'x' })
-    const [sql, values] = (await fresh())
-      .getRepository(Page)
-      .createQueryBuilder('p')
-      .where({ url: 'b' })
-      .getQueryAndParameters()
+    const { manager } = await fresh()
+    const [sql, values] = manager.createQueryBuilder(Page, 'p').where({ url: 'b' }).getQueryAndParameters()
     expect(await other.query(sql, values)).toMatchObject([{ p_id: 2 }])
     await client.query('drop table note')
   })
@@ -317,22 +292,11 @@ describe('with wrong hashes', () => {
     expect(await pages.findOneBy({ url: mark })).toMatchObject({ id: 4, url: mark })
     expect(await dataSource.query(`select id from page where url = '${mark}'`)).toEqual([{ id: 4 }])
   })
-  test.each([
-    [
-      'a builder made of one',
-      (pages: Repository<Page>) => pages.createQueryBuilder().update().set({ hits: 5 }).where({ url: 'b' }).execute(),
-    ],
-    [
-      'a list of conditions',
-      (pages: Repository<Page>) =>
-        pages
-          .createQueryBuilder()
-          .update()
-          .set({ hits: 5 })
-          .where([{ url: 'b' }, { url: 'x' }])
-          .execute(),
-    ],
-    ['increment', (pages: Repository<Page>) => pages.increment({ url: 'b' }, 'hits', 5)],
+  const setHits = (pages: Repository<Page>) => pages.createQueryBuilder().update().set({ hits: 5 })
+  test.each<[string, (pages: Repository<Page>) => Promise<unknown>]>([
+    ['a builder made of one', (pages) => setHits(pages).where({ url: 'b' }).execute()],
+    ['a list of conditions', (pages) => setHits(pages).where([{ url: 'b' }, { url: 'x' }]).execute()], // prettier-ignore
+    ['increment', (pages) => pages.increment({ url: 'b' }, 'hits', 5)],
   ])('an update by %s writes the row', async (_, update) => {
     const pages = (await fresh()).getRepository(Page)
     await update(pages)

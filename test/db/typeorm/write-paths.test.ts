@@ -29,7 +29,7 @@ const { manager } = dataSource
 
 beforeEach(async () => {
   // So that an id that is right by chance is not taken for one.
-  await dataSource.manager.insert(Page, [{ url: 'http://first/' }, { url: 'http://taken/' }])
+  await manager.insert(Page, [{ url: 'http://first/' }, { url: 'http://taken/' }])
 })
 
 const pages = () => dataSource.getRepository(Page)
@@ -168,17 +168,17 @@ test('COPY', async () => {
 })
 
 test('findOrCreate() and findOrCreateMany()', async () => {
-  const { entity } = await findOrCreate(dataSource.manager, Page, { url: 'HTTP://TAKEN' })
+  const { entity } = await findOrCreate(manager, Page, { url: 'HTTP://TAKEN' })
   await expectRight([entity], ['http://taken/'])
-  const results = await findOrCreateMany(dataSource.manager, Page, [{ url: 'HTTP://A' }, { url: 'HTTP://TAKEN' }])
+  const results = await findOrCreateMany(manager, Page, [{ url: 'HTTP://A' }, { url: 'HTTP://TAKEN' }])
   await expectRight(entitiesOf(results), ['http://a/', 'http://taken/'])
   expect(await pages().count()).toBe(3)
 })
 
 test('upsertByText()', async () => {
   const rows = [{ url: 'HTTP://A' }, { url: 'HTTP://TAKEN', title: 'new' }]
-  await expectRight(entitiesOf(await upsertByText(dataSource.manager, Page, rows)), ['http://a/', 'http://taken/'])
-  const one = await upsertByText(dataSource.manager, Page, { url: 'HTTP://TAKEN', title: 'newer' })
+  await expectRight(entitiesOf(await upsertByText(manager, Page, rows)), ['http://a/', 'http://taken/'])
+  const one = await upsertByText(manager, Page, { url: 'HTTP://TAKEN', title: 'newer' })
   await expectRight([one.entity], ['http://taken/'])
   expect(await pages().find({ order: { id: 'asc' } })).toMatchObject([{}, { title: 'newer' }, {}])
 })
