@@ -11,7 +11,7 @@ import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
 import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
-import { exactState, findDrift, spreadDrift, workDrift } from '../schema/readiness'
+import { exactState, findDrift, scopesOf, spreadDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
 import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
@@ -225,7 +225,13 @@ async function openTextSubject(
     table.count || table.reuse === false ? [scopesTable(table)] : [],
   )
   const names = tableNames(metadata).length === 0 ? [] : [tableName(namesTable(dataSource))]
-  const surroundings = await readSurroundings(reader.query, relation, referenceNames(metadata), [...scopes, ...names])
+  const surroundings = await readSurroundings(
+    reader.query,
+    relation,
+    referenceNames(metadata),
+    [...scopes, ...names],
+    scopesOf(metadata),
+  )
   if (!state || !surroundings) return undefined
   const key = typed(state, databaseNames(metadata.primaryColumns))
   const onRows = (property: string, rows: number): void => onProgress?.({ entity: metadata.name, property, rows })
@@ -246,9 +252,7 @@ function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFindi
   const elsewhere = spreadDrift(metadata, spread).map(({ detail }) =>
     findingOf('table.spread', { entity, property: null }, { count: 1, ...(detail === undefined ? {} : { detail }) }),
   )
-  const works = isElsewhere(surroundings)
-    ? []
-    : [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
+  const works = elsewhere.length > 0 ? [] : [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
   return [...elsewhere, ...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
 }
 
@@ -302,7 +306,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
 /** Names and numbers. */
 async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promise<void> {
   const { metadata } = subject
-  if (subject.surroundings.spread.distribution) return
+  if (isElsewhere(subject.surroundings)) return
   for (const declaration of tableNames(metadata)) {
     const { name, text } = declaration
     await look(name, [text.column.databaseName], async (place) => {

@@ -476,6 +476,7 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
  * @param relation its name as SQL
  * @param references names of columns that would look like references to it, in lower case and without underscores
  * @param companions tables as SQL whose rows go with its rows
+ * @param others tables as SQL that must be where it is
  * @returns undefined where there is no such table
  */
 export async function readSurroundings(
@@ -483,10 +484,11 @@ export async function readSurroundings(
   relation: string,
   references: readonly string[],
   companions: readonly string[] = [],
+  others: readonly string[] = [],
 ): Promise<Surroundings | undefined> {
   const [row] = (await query(SURROUNDINGS, [relation, references, companions])) as readonly { state: string }[]
   if (!row) return undefined
-  const spread = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] })
+  const spread = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] }, others)
   return { ...(JSON.parse(row.state) as Omit<Surroundings, 'spread'>), spread }
 }
 

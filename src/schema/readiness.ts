@@ -15,7 +15,8 @@ import {
 import { requireServer } from '../registry/internals'
 import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
 import { type Query, tableOids, type TableState, tableState } from '../sql/catalog'
-import { qualified } from '../sql/identifier'
+import { literal, qualified } from '../sql/identifier'
+import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
@@ -155,7 +156,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server, sets.length > 0)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
-  const spread = await spreadOf(query, tableName(table), state.spread)
+  const spread = await spreadOf(query, tableName(table), state.spread, scopesOf(metadata))
   refuseSpread(metadata, spread, [table])
   const findings = [...findDrift(table, state), ...workDrift(works, state)]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
@@ -201,7 +202,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   const sets = works.map(({ set }) => set)
   const { server, table } = await tableState(query, relation, sets)
   requireServer(server, sets.length > 0)
-  const spread = table && (await spreadOf(query, relation, table.spread))
+  const spread = table && (await spreadOf(query, relation, table.spread, scopesOf(root)))
   if (spread) refuseSpread(root, spread, [])
   const findings = table ? workDrift(works, table) : only('missing', 'table', root.tableName)
   if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
@@ -244,10 +245,16 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
   })
 }
 
+/** The tables of scopes of an entity's numbers, as SQL. */
+export const scopesOf = (metadata: EntityMetadata): string[] =>
+  tableNumbers(metadata).map(({ table }) => scopesTable(table))
+
 /** Returns why declarations that work in one place only cannot be kept on this table. */
-function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, partitionedBy }: Spread): string[] {
-  if (!distribution && partitionedBy.length === 0) return []
-  const kept = [...tableNames(metadata), ...(distribution ? tableNumbers(metadata) : [])].map(
+function unsupported(metadata: EntityMetadata, spread: Spread): string[] {
+  const { distribution, isCoordinator, partitionedBy } = spread
+  const numbers = tableNumbers(metadata).flatMap(({ table }) => withoutScopes(table, spread))
+  if (!distribution && partitionedBy.length === 0) return numbers
+  const kept = tableNames(metadata).map(
     ({ name }) => `"${name}" is kept by triggers that know one table, without shards or partitions`,
   )
   const small = metadata.columns.filter(
@@ -257,7 +264,27 @@ function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, pa
   const ids = isCoordinator
     ? []
     : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share only counters of type bigint`)
-  return [...kept, ...ids]
+  return [...kept, ...numbers, ...ids]
+}
+
+/** Whoever numbers a row locks its scope, which must be on the same node, and for all rows of the scope the same one. */
+function withoutScopes(table: NumberTable, { distribution, beside }: Spread): string[] {
+  const name = `"${table.name}"`
+  const scopes = beside.get(scopesTable(table))
+  if (!distribution || distribution.kind === 'local') {
+    return scopes ? [`the table of scopes of ${name} is distributed, and the table itself is not`] : []
+  }
+  if (distribution.kind === 'reference') return [`${name} would differ between the copies of a reference table`]
+  if (table.count) return [`${name} keeps a count, and shards keep none`]
+  const { column, group } = distribution
+  const key = scopeKey(table)[table.scope.findIndex((one) => one.name === column)]
+  if (column !== undefined && key === undefined)
+    return [`it is spread by "${column}", which is not in the scope of ${name}`]
+  if (scopes?.group === group && scopes.column === key) return []
+  return [
+    `the table of scopes of ${name} is not distributed with it: run SELECT create_distributed_table(` +
+      `${literal(scopesTable(table))}, ${key === undefined ? 'NULL' : literal(key)}, colocate_with => ${literal(tableName(table))})`,
+  ]
 }
 
 const only = (kind: Finding['kind'], object: Finding['object'], name: string): Finding[] => [{ kind, object, name }]

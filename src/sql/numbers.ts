@@ -78,3 +78,33 @@ export const all = (indent: number, ...predicates: readonly string[]): string =>
 /** Whether the trigger runs for the table that the function names, which is false in a partition. */
 export const standsOn = (table: Pick<NumberTable, 'table'>): string =>
   `TG_TABLE_NAME OPERATOR(pg_catalog.=) ${literal(table.table)}\n    AND pg_catalog.pg_table_is_visible(TG_RELID)`
+
+/**
+ * What a statement of a function names: the table, the table of scopes and its row; in a shard of Citus, those of the
+ * shard. There `executed` sends it by its text.
+ */
+export interface Named {
+  readonly rows: string
+  readonly scopes: string
+  readonly row: string
+}
+
+/** Characters that no statement holds, in place of the names of shards. */
+const [SHARD_ROWS, SHARD_SCOPES] = ['\u0001', '\u0002']
+
+/** @param row NEW or OLD */
+export const named = (table: NumberTable, row: 'NEW' | 'OLD', inShard: boolean): Named =>
+  inShard
+    ? { rows: `ONLY ${SHARD_ROWS}`, scopes: SHARD_SCOPES, row: '$1' }
+    : { rows: relation(table), scopes: scopesName(table), row }
+
+/**
+ * Sends a statement in a shard, whose name no plan can be kept for. `shard` is the name of its table of scopes, as SQL.
+ *
+ * @param into the variable that takes what it gives
+ */
+export function executed(sql: string, row: 'NEW' | 'OLD', into?: string): string {
+  const text = sql.replaceAll('%', '%%').replaceAll(SHARD_ROWS, '%1$s').replaceAll(SHARD_SCOPES, '%2$s')
+  return `EXECUTE pg_catalog.format(${literal(text)},
+      TG_RELID::pg_catalog.regclass, shard)${into === undefined ? '' : ` INTO ${into}`} USING ${row};`
+}

@@ -49,16 +49,20 @@ export interface Spread {
   readonly isCoordinator: boolean
   /** Columns by which the table, or a partition of it, is partitioned; `''` for an expression. */
   readonly partitionedBy: readonly string[]
+  /** Of the tables that were asked about beside it, those that a cluster knows, by their names as SQL. */
+  readonly beside: ReadonlyMap<string, Distribution>
 }
 
 /** The distribution of a table in the metadata of a cluster. */
-interface Distribution {
+export interface Distribution {
   /**
    * The rows are in shards by a column, in one shard, in a copy on every node, or on the coordinator alone, in a shard
    * of its own. A foreign key to a reference table makes a table `local`.
    */
   readonly kind: 'column' | 'single' | 'reference' | 'local'
   readonly column: string | undefined
+  /** Tables of one group have the rows of one value on one node. */
+  readonly group: number
 }
 
 /** Reads from the catalog where the rows of the table `r` are, as JSON. */
@@ -79,32 +83,38 @@ export interface CatalogSpread extends Pick<Spread, 'partitionedBy'> {
   readonly citus: boolean
 }
 
-/** Reads how a table is distributed. It needs the extension. */
-const DISTRIBUTION = `SELECT
+/** Reads how tables are distributed. It needs the extension. Parameter: their names as SQL. */
+const DISTRIBUTION = `SELECT r.name, d.colocationid AS group,
   CASE WHEN d.partmethod ${op('<>')} 'n' THEN 'column' WHEN d.repmodel ${EQUALS} 't' THEN 'reference'
     WHEN d.colocationid ${EQUALS} 0 THEN 'local' ELSE 'single' END AS kind,
   CASE WHEN d.partmethod ${op('<>')} 'n' THEN column_to_column_name(d.logicalrelid, d.partkey::pg_catalog.text) END AS "column",
   citus_is_coordinator() AS coordinator
-FROM pg_catalog.pg_dist_partition AS d
-WHERE d.logicalrelid ${EQUALS} pg_catalog.to_regclass($1)`
+FROM pg_catalog.unnest($1::pg_catalog.text[]) AS r (name)
+JOIN pg_catalog.pg_dist_partition AS d ON d.logicalrelid ${EQUALS} pg_catalog.to_regclass(r.name)`
 
 /**
  * Adds to the catalog's data what only the metadata of a cluster contains.
  *
  * @param relation the table's name as SQL
+ * @param others tables that must be where it is, as SQL
  */
 export async function spreadOf(
   query: Query,
   relation: string,
   { citus, partitionedBy }: CatalogSpread,
+  others: readonly string[] = [],
 ): Promise<Spread> {
-  const [known] = (citus ? await query(DISTRIBUTION, [relation]) : []) as readonly {
+  const rows = (citus ? await query(DISTRIBUTION, [[relation, ...others]]) : []) as readonly {
+    readonly name: string
     readonly kind: Distribution['kind']
     readonly column: string | null
+    readonly group: number
     readonly coordinator: boolean
   }[]
-  const distribution = known && { kind: known.kind, column: known.column ?? undefined }
-  return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy }
+  const beside = new Map(
+    rows.map(({ name, kind, column, group }) => [name, { kind, column: column ?? undefined, group }] as const),
+  )
+  return { distribution: beside.get(relation), isCoordinator: rows[0]?.coordinator ?? true, partitionedBy, beside }
 }
 
 /** Whether the database has the extension, without which no table is distributed. */

@@ -138,10 +138,13 @@ const another = (): NumberRefusal => ({
  * Refuses a replaced table. The schema's owner could give the name of the table of scopes to their own table or view,
  * whose code would run as this function's owner. The OID is a constant of the plan, which is made anew when the name
  * means another table. If another table had taken the numbered table's name, its rows would decide the numbers.
+ *
+ * A table of scopes has triggers only if its counts are copied, or if Citus manages it. If Citus manages the table of
+ * scopes without the numbered table, a lock lasts for its statement only, so the function refuses to number rows.
  */
 export const refuseOtherTables = (table: NumberTable): string => `
   SELECT k.relkind ${EQUALS} 'r'
-    AND pg_catalog.pg_get_userbyid(k.relowner) ${EQUALS} current_user INTO ours
+    AND pg_catalog.pg_get_userbyid(k.relowner) ${EQUALS} current_user${table.count ? ' INTO ours' : ', k.relhastriggers\n  INTO ours, spread'}
   FROM pg_catalog.pg_class AS k
   WHERE k.oid ${EQUALS} '${scopesName(table)}'::pg_catalog.regclass;
   IF ours IS NULL THEN
@@ -150,9 +153,67 @@ export const refuseOtherTables = (table: NumberTable): string => `
   ELSIF NOT ours OR NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid ${EQUALS} pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
-  ) THEN
-    ${raiseNumber(table, another())}
+  ) THEN${findShard(table)}
+    IF shard IS NULL THEN
+      ${raiseNumber(table, another())}
+    END IF;
+  END IF;${table.count ? '' : refuseSpreadScopes(table)}`
+
+const refuseSpreadScopes = (table: NumberTable): string => `
+  IF spread AND shard IS NULL AND TG_OP ${op('<>')} 'TRUNCATE' THEN
+    IF EXISTS (
+      SELECT FROM pg_catalog.pg_trigger AS g
+      WHERE g.tgrelid ${EQUALS} '${scopesName(table)}'::pg_catalog.regclass AND g.tgisinternal
+    ) THEN
+      ${raiseNumber(table, another())}
+    END IF;
   END IF;`
+
+/** In a shard of Citus: the shard of the table of scopes that belongs to it. */
+const findShard = (table: NumberTable): string => `
+    IF ours AND pg_catalog.to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
+      SELECT coalesce(pg_catalog.shard_name(z.logicalrelid, z.shardid), ${literal(scopesName(table))})
+      INTO shard
+      FROM pg_catalog.pg_dist_partition AS p
+      JOIN pg_catalog.pg_dist_shard AS s ON s.logicalrelid ${EQUALS} p.logicalrelid
+      LEFT JOIN pg_catalog.pg_dist_partition AS o
+        ON o.logicalrelid ${EQUALS} '${scopesName(table)}'::pg_catalog.regclass
+      LEFT JOIN pg_catalog.pg_dist_shard AS z ON z.logicalrelid ${EQUALS} o.logicalrelid
+        AND coalesce(z.shardminvalue, '') ${EQUALS} coalesce(s.shardminvalue, '')
+      WHERE p.logicalrelid ${EQUALS} pg_catalog.to_regclass(${literal(relation(table))})
+        AND s.shardid ${EQUALS} pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
+        AND TG_RELID ${EQUALS} pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))
+        -- Copies of a shard would number their rows apart.
+        AND p.repmodel ${EQUALS} 's'
+        AND ${isWithScopes(table)};
+    END IF;`
+
+/** Citus keeps the table `p` on the coordinator, where its scopes are, or each shard of it lies beside one of theirs. */
+function isWithScopes(table: NumberTable): string {
+  const local = ['o.logicalrelid IS NULL', `p.colocationid ${EQUALS} 0`, `p.partmethod ${EQUALS} 'n'`]
+  // A shard counts what is copied into it once more.
+  if (table.count) return all(8, ...local)
+  const by = (row: string): string =>
+    `pg_catalog.column_to_column_name(${row}.logicalrelid, ${row}.partkey::pg_catalog.text)`
+  const key = scopeKey(table).map(
+    (name, at) => `
+              WHEN ${literal(table.scope[at]?.name ?? '')} THEN ${literal(name)}`,
+  )
+  const mapped =
+    key.length === 0
+      ? 'NULL'
+      : `CASE ${by('p')}${key.join('')}
+            END`
+  const together = [
+    `o.colocationid ${EQUALS} p.colocationid`,
+    `p.colocationid ${op('<>')} 0`,
+    `coalesce(${by('o')}, '')
+            ${EQUALS} coalesce(
+              ${mapped}, '')`,
+  ]
+  return `(${all(10, ...local)}
+          OR ${all(10, ...together)})`
+}
 
 /** The columns that the functions name. The trigger that detects renamed columns names them too, in this order. */
 export const lookedAt = ({ scope, number, count, deleted }: NumberTable): string[] => [

@@ -29,7 +29,7 @@ import {
   tableNames,
   tableNumbers,
 } from '../registry/registry'
-import { knownReady, refuseSpread } from '../schema/readiness'
+import { knownReady, refuseSpread, scopesOf } from '../schema/readiness'
 import type { Query } from '../sql/catalog'
 import { equalsNoText, orNoHash } from '../sql/find'
 import { hasCitus, spreadOf } from '../sql/spread'
@@ -146,10 +146,8 @@ async function requirePlace({ queryRunner, expressionMap }: QueryBuilder, metada
   withCitus.set(dataSource, citus)
   if (!citus) return
   const root = rootOf(metadata)
-  const spread = await spreadOf(query, tableName({ schema: foreignSchema(root), table: root.tableName }), {
-    citus,
-    partitionedBy: [],
-  })
+  const relation = tableName({ schema: foreignSchema(root), table: root.tableName })
+  const spread = await spreadOf(query, relation, { citus, partitionedBy: [] }, scopesOf(root))
   refuseSpread(root, spread)
   const by = spread.distribution?.column
   const { queryType, valuesSet } = expressionMap

@@ -11,6 +11,8 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
     AND pg_catalog.pg_table_is_visible(TG_RELID);
   ours boolean;
+  shard pg_catalog.text;
+  met bigint;
   newest bigint;
 BEGIN
   -- Once for a statement that names the columns, unless it may have named the whole of a partition.
@@ -55,10 +57,30 @@ BEGIN
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
   ) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
+    IF ours AND pg_catalog.to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
+      SELECT coalesce(pg_catalog.shard_name(z.logicalrelid, z.shardid), 'numbers_comment__number_scopes')
+      INTO shard
+      FROM pg_catalog.pg_dist_partition AS p
+      JOIN pg_catalog.pg_dist_shard AS s ON s.logicalrelid OPERATOR(pg_catalog.=) p.logicalrelid
+      LEFT JOIN pg_catalog.pg_dist_partition AS o
+        ON o.logicalrelid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
+      LEFT JOIN pg_catalog.pg_dist_shard AS z ON z.logicalrelid OPERATOR(pg_catalog.=) o.logicalrelid
+        AND coalesce(z.shardminvalue, '') OPERATOR(pg_catalog.=) coalesce(s.shardminvalue, '')
+      WHERE p.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')
+        AND s.shardid OPERATOR(pg_catalog.=) pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
+        AND TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))
+        -- Copies of a shard would number their rows apart.
+        AND p.repmodel OPERATOR(pg_catalog.=) 's'
+        AND o.logicalrelid IS NULL
+        AND p.colocationid OPERATOR(pg_catalog.=) 0
+        AND p.partmethod OPERATOR(pg_catalog.=) 'n';
+    END IF;
+    IF shard IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = 'what numbers the rows names another table or column than its own',
       HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
       CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW."number" OPERATOR(pg_catalog.=) OLD."number" THEN
     -- Who moves a row and gives it no other number means the next one there.
@@ -67,24 +89,47 @@ BEGIN
   IF NEW."tenant" IS NULL THEN
     RETURN NEW;
   END IF;
-  -- Nobody else adds a row to the scope before this transaction ends.
-  LOOP
-    PERFORM FROM numbers_comment__number_scopes AS k
-    WHERE k.s0 OPERATOR(pg_catalog.=) NEW."tenant"
-      AND k.part OPERATOR(pg_catalog.=) 0
-    FOR NO KEY UPDATE;
-    EXIT WHEN FOUND;
-    INSERT INTO numbers_comment__number_scopes (s0, part, n)
-    VALUES (NEW."tenant", 0, 0) ON CONFLICT DO NOTHING;
-    EXIT WHEN FOUND;
-  END LOOP;
-  newest := (
-    SELECT t."number"
-    FROM "comment" AS t
-    WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-      AND (t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)
-    ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1
-  );
+  IF shard IS NULL THEN
+    LOOP
+      PERFORM FROM numbers_comment__number_scopes AS k
+      WHERE k.s0 OPERATOR(pg_catalog.=) NEW."tenant"
+        AND k.part OPERATOR(pg_catalog.=) 0
+      FOR NO KEY UPDATE;
+      EXIT WHEN FOUND;
+      INSERT INTO numbers_comment__number_scopes (s0, part, n)
+      VALUES (NEW."tenant", 0, 0) ON CONFLICT DO NOTHING;
+      EXIT WHEN FOUND;
+    END LOOP;
+    newest := (
+      SELECT t."number"
+      FROM "comment" AS t
+      WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+        AND (t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)
+      ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1
+    );
+  ELSE
+    LOOP
+      EXECUTE pg_catalog.format('SELECT FROM %2$s AS k
+      WHERE k.s0 OPERATOR(pg_catalog.=) $1."tenant"
+        AND k.part OPERATOR(pg_catalog.=) 0
+      FOR NO KEY UPDATE',
+        TG_RELID::pg_catalog.regclass, shard) USING NEW;
+      GET DIAGNOSTICS met = ROW_COUNT;
+      EXIT WHEN met OPERATOR(pg_catalog.>) 0;
+      EXECUTE pg_catalog.format('INSERT INTO %2$s (s0, part, n)
+      VALUES ($1."tenant", 0, 0) ON CONFLICT DO NOTHING',
+        TG_RELID::pg_catalog.regclass, shard) USING NEW;
+      GET DIAGNOSTICS met = ROW_COUNT;
+      EXIT WHEN met OPERATOR(pg_catalog.>) 0;
+    END LOOP;
+    EXECUTE pg_catalog.format('SELECT (
+      SELECT t."number"
+      FROM ONLY %1$s AS t
+      WHERE t."tenant" OPERATOR(pg_catalog.=) $1."tenant"
+      ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1
+    )',
+        TG_RELID::pg_catalog.regclass, shard) INTO newest USING NEW;
+  END IF;
   IF NEW."number" IS NULL AND newest OPERATOR(pg_catalog.>=) 2147483647 THEN
     RAISE EXCEPTION USING ERRCODE = '22003',
       MESSAGE = 'a row of the scope has the highest number that its type can hold',
@@ -103,6 +148,7 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
     AND pg_catalog.pg_table_is_visible(TG_RELID);
   ours boolean;
+  shard pg_catalog.text;
 BEGIN
   SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
     AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user INTO ours
@@ -115,10 +161,30 @@ BEGIN
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
   ) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
+    IF ours AND pg_catalog.to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
+      SELECT coalesce(pg_catalog.shard_name(z.logicalrelid, z.shardid), 'numbers_comment__number_scopes')
+      INTO shard
+      FROM pg_catalog.pg_dist_partition AS p
+      JOIN pg_catalog.pg_dist_shard AS s ON s.logicalrelid OPERATOR(pg_catalog.=) p.logicalrelid
+      LEFT JOIN pg_catalog.pg_dist_partition AS o
+        ON o.logicalrelid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
+      LEFT JOIN pg_catalog.pg_dist_shard AS z ON z.logicalrelid OPERATOR(pg_catalog.=) o.logicalrelid
+        AND coalesce(z.shardminvalue, '') OPERATOR(pg_catalog.=) coalesce(s.shardminvalue, '')
+      WHERE p.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')
+        AND s.shardid OPERATOR(pg_catalog.=) pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
+        AND TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))
+        -- Copies of a shard would number their rows apart.
+        AND p.repmodel OPERATOR(pg_catalog.=) 's'
+        AND o.logicalrelid IS NULL
+        AND p.colocationid OPERATOR(pg_catalog.=) 0
+        AND p.partmethod OPERATOR(pg_catalog.=) 'n';
+    END IF;
+    IF shard IS NULL THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = 'what numbers the rows names another table or column than its own',
       HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
       CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
     INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)

@@ -31,7 +31,7 @@ export interface NumberStage {
 }
 
 /** Call once in a file. */
-export function useNumberStage(db: TestDatabase): NumberStage {
+export function useNumberStage(db: Pick<TestDatabase, 'client'>): NumberStage {
   const open = usePlayer(db)
   return {
     play: async ({ given, steps }, { table, level, triggers = numberTriggers(table).create, prepare }) => {

@@ -30,7 +30,7 @@ export interface Turn {
  * @param deadlocks milliseconds; of two sessions in a deadlock the one with the shorter time is ended
  */
 export function usePlayer(
-  db: TestDatabase,
+  db: Pick<TestDatabase, 'client'>,
   deadlocks: Readonly<Record<SessionName, number>> = { P: 1_000, Q: 10, R: 300 },
 ): () => Promise<Player> {
   let opened: Promise<Player> | undefined

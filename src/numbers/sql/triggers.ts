@@ -17,9 +17,11 @@ import {
   allEqual,
   beforeStart,
   byNumberDown,
+  executed,
   isCounted,
+  named,
+  type Named,
   type NumberTable,
-  relation,
   sameScopes,
   scopeKey,
   scopeOf,
@@ -72,6 +74,7 @@ function countBody(table: NumberTable, adopting: boolean): string {
 DECLARE
   plain boolean := ${standsOn(table)};
   ours boolean;
+  shard pg_catalog.text;
 BEGIN${refuseOtherTables(table)}
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN${add(inTurn, `${came} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'pg_catalog.count(*)')}
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN${add(
@@ -101,38 +104,72 @@ END
  */
 const GONE = [-1, -2, -3, -4, -5, -6, -7, -8]
 
-const isGone = (table: NumberTable, row: 'NEW' | 'OLD'): string[] => [
+const isGone = (table: NumberTable, row: string): string[] => [
   ...allEqual(scopeKey(table, 'k'), scopeOf(table, row)),
   'k.part OPERATOR(pg_catalog.<) 0',
 ]
 
 /** The highest number in the scope of a row. */
-const newestOf = (table: NumberTable, row: 'NEW' | 'OLD'): string => `SELECT t.${quote(table.number)}
-    FROM ${relation(table)} AS t
-    WHERE ${all(6, ...sameScopes(table, 't', row), OF_RELATION)}
+const newestOf = (table: NumberTable, { rows, row }: Named): string => `SELECT t.${quote(table.number)}
+    FROM ${rows} AS t
+    WHERE ${all(6, ...sameScopes(table, 't', row), ...(row === '$1' ? [] : [OF_RELATION])) || 'true'}
     ORDER BY ${byNumberDown(table, 't')} LIMIT 1`
+
+/** How a function writes statements: as they are, or for a shard. */
+interface Written {
+  readonly of: Named
+  readonly run: (sql: string) => string
+  /** Whether the last one met a row. */
+  readonly found: string
+  /** @param value an expression that may be a query */
+  readonly take: (value: string, into: string) => string
+}
+
+function writing(table: NumberTable, row: 'NEW' | 'OLD', inShard: boolean): Written {
+  const of = named(table, row, inShard)
+  return inShard
+    ? {
+        of,
+        run: (sql) => `${executed(sql, row)}\n    GET DIAGNOSTICS met = ROW_COUNT;`,
+        found: 'met OPERATOR(pg_catalog.>) 0',
+        take: (value, into) => executed(`SELECT ${value}`, row, into),
+      }
+    : {
+        of,
+        run: (sql) => `${sql.replace(/^SELECT/, 'PERFORM')};`,
+        found: 'FOUND',
+        take: (value, into) => `${into} := ${value};`,
+      }
+}
 
 /**
  * Finds the highest number of the rows that exist and of those that were removed. One snapshot shows a row or its
  * number. A snapshot from before the row was inserted shows neither. Above READ COMMITTED the lock fails if a number
  * has been remembered since.
  */
-const newestOrGone = (table: NumberTable): string => `IF NOT pg_catalog.starts_with(
+const lockGone = (table: NumberTable, { of, run }: Written): string => `IF NOT pg_catalog.starts_with(
     pg_catalog.current_setting('transaction_isolation'), 'read '
   ) THEN
-    INSERT INTO ${scopesName(table)} (${[...scopeKey(table), 'part', 'n'].join(', ')})
-    VALUES ${GONE.map((part) => `(${[...scopeOf(table, 'NEW'), part, '0'].join(', ')})`).join(',\n      ')}
-    ON CONFLICT DO NOTHING;
-    PERFORM FROM ${scopesName(table)} AS k
-    WHERE ${all(6, ...isGone(table, 'NEW'))}
-    FOR NO KEY UPDATE;
+    ${run(`INSERT INTO ${of.scopes} (${[...scopeKey(table), 'part', 'n'].join(', ')})
+    VALUES ${GONE.map((part) => `(${[...scopeOf(table, of.row), part, '0'].join(', ')})`).join(',\n      ')}
+    ON CONFLICT DO NOTHING`)}
+    ${run(`SELECT FROM ${of.scopes} AS k
+    WHERE ${all(6, ...isGone(table, of.row))}
+    FOR NO KEY UPDATE`)}
   END IF;
-  newest := greatest((
-    ${newestOf(table, 'NEW')}
+  `
+
+const highestOf = (table: NumberTable, of: Named): string =>
+  table.reuse === false
+    ? `greatest((
+    ${newestOf(table, of)}
   ), (
-    SELECT pg_catalog.max(k.last) FROM ${scopesName(table)} AS k
-    WHERE ${all(6, ...isGone(table, 'NEW'))}
-  ));`
+    SELECT pg_catalog.max(k.last) FROM ${of.scopes} AS k
+    WHERE ${all(6, ...isGone(table, of.row))}
+  ))`
+    : `(
+    ${newestOf(table, of)}
+  )`
 
 /**
  * Runs BEFORE UPDATE OR DELETE, and remembers the number of a row that leaves its scope. After the statement is too
@@ -140,15 +177,40 @@ const newestOrGone = (table: NumberTable): string => `IF NOT pg_catalog.starts_w
  * nor the rows above it. It remembers the highest number of the scope, so that of many rows only the first one writes.
  */
 function keepBody(table: NumberTable): string {
-  const [number, key, scope] = [quote(table.number), scopeKey(table), scopeOf(table, 'OLD')]
-  const part = `((-1) OPERATOR(pg_catalog.-) pg_catalog.abs(OLD.${number} OPERATOR(pg_catalog.%) ${GONE.length}))::pg_catalog.int2`
+  const [number, key] = [quote(table.number), scopeKey(table)]
+  const isKept = ({ scopes, row }: Named): string => `EXISTS (
+    SELECT FROM ${scopes} AS k
+    WHERE ${all(6, ...isGone(table, row), `k.last OPERATOR(pg_catalog.>=) ${row}.${number}`)}
+  )`
+  const part = (row: string): string =>
+    `((-1) OPERATOR(pg_catalog.-) pg_catalog.abs(${row}.${number} OPERATOR(pg_catalog.%) ${GONE.length}))::pg_catalog.int2`
+  const keep = (
+    of: Named,
+    where = '',
+  ): string => `INSERT INTO ${of.scopes} AS k (${[...key, 'part', 'n', 'last'].join(', ')})
+    SELECT
+      ${[...scopeOf(table, of.row), part(of.row), '0'].join(',\n      ')},
+      greatest(${of.row}.${number}, (
+        ${newestOf(table, of).replaceAll('\n', '\n    ')}
+      ))${where}
+    ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET last = greatest(k.last, excluded.last)`
+  const [here, inShard] = [named(table, 'OLD', false), named(table, 'OLD', true)]
   return `
 #variable_conflict use_column
 DECLARE
   plain boolean := ${standsOn(table)};
-  ours boolean;
+  ours boolean;${table.count ? '' : '\n  spread boolean;'}
+  shard pg_catalog.text;
 BEGIN${refuseOtherTables(table)}
-  IF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN
+  IF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN${
+    table.count
+      ? ''
+      : `
+    IF spread THEN
+      -- Citus has the shards, which a trigger of TRUNCATE cannot reach: no number is given again.
+      RETURN NULL;
+    END IF;`
+  }
     TRUNCATE ${scopesName(table)};
     RETURN NULL;
   END IF;
@@ -159,17 +221,10 @@ BEGIN${refuseOtherTables(table)}
   IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
     RETURN NULL;
   END IF;
-  IF OLD.${number} IS NOT NULL AND NOT EXISTS (
-    SELECT FROM ${scopesName(table)} AS k
-    WHERE ${all(6, ...isGone(table, 'OLD'), `k.last OPERATOR(pg_catalog.>=) OLD.${number}`)}
-  ) THEN
-    INSERT INTO ${scopesName(table)} AS k (${[...key, 'part', 'n', 'last'].join(', ')})
-    SELECT
-      ${[...scope, part, '0'].join(',\n      ')},
-      greatest(OLD.${number}, (
-        ${newestOf(table, 'OLD').replaceAll('\n', '\n    ')}
-      ))
-    ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET last = greatest(k.last, excluded.last);
+  IF shard IS NOT NULL AND OLD.${number} IS NOT NULL THEN
+    ${executed(keep(inShard, `\n    WHERE NOT ${isKept(inShard)}`), 'OLD')}
+  ELSIF OLD.${number} IS NOT NULL AND NOT ${isKept(here)} THEN
+    ${keep(here)};
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
     RETURN OLD;
@@ -338,12 +393,14 @@ export const HIGHEST: Readonly<Record<string, string>> = {
  */
 function placeNumberBody(table: NumberTable): string {
   const [number, scope] = [quote(table.number), scopeOf(table, 'NEW')]
-  const highest = HIGHEST[table.type] ?? HIGHEST['integer']
+  const most = HIGHEST[table.type] ?? HIGHEST['integer']
   return `
 #variable_conflict use_variable
 DECLARE
   plain boolean := ${standsOn(table)};
-  ours boolean;
+  ours boolean;${table.count ? '' : '\n  spread boolean;'}
+  shard pg_catalog.text;
+  met bigint;
   newest bigint;
 BEGIN
   -- Once for a statement that names the columns, unless it may have named the whole of a partition.
@@ -358,24 +415,10 @@ BEGIN
     -- Who moves a row and gives it no other number means the next one there.
     NEW.${number} := NULL;
   END IF;${letNullsPass(scope)}
-  -- Nobody else adds a row to the scope before this transaction ends.
-  LOOP
-    PERFORM FROM ${scopesName(table)} AS k
-    WHERE ${all(6, ...allEqual(scopeKey(table, 'k'), scope), 'k.part OPERATOR(pg_catalog.=) 0')}
-    FOR NO KEY UPDATE;
-    EXIT WHEN FOUND;
-    INSERT INTO ${scopesName(table)} (${[...scopeKey(table), 'part', 'n'].join(', ')})
-    VALUES (${[...scope, '0', '0'].join(', ')}) ON CONFLICT DO NOTHING;
-    EXIT WHEN FOUND;
-  END LOOP;
-  ${
-    table.reuse === false
-      ? newestOrGone(table)
-      : `newest := (
-    ${newestOf(table, 'NEW')}
-  );`
-  }
-  IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN
+  IF shard IS NULL THEN${findNewest(table, writing(table, 'NEW', false))}
+  ELSE${findNewest(table, writing(table, 'NEW', true))}
+  END IF;
+  IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${most} THEN
     ${raiseNumber(table, atTheEnd(table))}
   END IF;
   NEW.${number} := coalesce(NEW.${number}, greatest(newest, ${beforeStart(table)}) OPERATOR(pg_catalog.+) 1);
@@ -383,6 +426,20 @@ BEGIN
 END
 `
 }
+
+/** Waits until nobody else can add a row to the scope before this transaction ends, and then reads its highest number. */
+const findNewest = (table: NumberTable, { of, run, found, take }: Written): string =>
+  indented(`
+  LOOP
+    ${run(`SELECT FROM ${of.scopes} AS k
+    WHERE ${all(6, ...allEqual(scopeKey(table, 'k'), scopeOf(table, of.row)), 'k.part OPERATOR(pg_catalog.=) 0')}
+    FOR NO KEY UPDATE`)}
+    EXIT WHEN ${found};
+    ${run(`INSERT INTO ${of.scopes} (${[...scopeKey(table), 'part', 'n'].join(', ')})
+    VALUES (${[...scopeOf(table, of.row), '0', '0'].join(', ')}) ON CONFLICT DO NOTHING`)}
+    EXIT WHEN ${found};
+  END LOOP;
+  ${table.reuse === false ? lockGone(table, { of, run, found, take }) : ''}${take(highestOf(table, of), 'newest')}`)
 
 const atTheEnd = ({ reuse }: NumberTable): Parameters<typeof raiseNumber>[1] => ({
   sqlstate: SQLSTATE.outOfRange,

@@ -11,7 +11,7 @@ import {
 import { beforeAll, describe, expect, test } from 'vitest'
 import { doctor } from '../../../src/doctor'
 import { findHolder, Name, UniqueName } from '../../../src/names'
-import { countWithin, NumberWithin } from '../../../src/numbers'
+import { countWithin, NumberWithin, recount } from '../../../src/numbers'
 import { hasCitus, useCluster } from '../../support/citus'
 
 @Entity('tenant')
@@ -45,19 +45,49 @@ describe.runIf(hasCitus)('a table that Citus keeps local, for its foreign key to
   beforeAll(async () => {
     dataSource = await cluster.dataSource([Tenant, Invoice, Member, Name])
     await dataSource.synchronize()
-    await dataSource.query(`INSERT INTO tenant VALUES (1), (2); SELECT create_reference_table('tenant')`)
+    await dataSource.query(`INSERT INTO tenant VALUES (1), (2), (3), (7); SELECT create_reference_table('tenant')`)
     const rows = await dataSource.query(`SELECT logicalrelid::text AS name FROM pg_dist_partition ORDER BY 1`)
     expect(rows).toStrictEqual([{ name: '"Odd  invoice 100%s"' }, { name: 'member' }, { name: 'tenant' }])
   }, 60_000)
 
-  test('keeps no numbers: save and the doctor say so', async () => {
+  test('keeps numbers and counts, from the first use on', async () => {
     const { manager } = dataSource
-    await expect(manager.save(manager.create(Invoice, { tenant: 1 }))).rejects.toThrow(TABLE_ONLY)
-    await expect(countWithin(manager, Invoice, { tenant: 1 })).rejects.toThrow(TABLE_ONLY)
+    const saved = await manager.save([1, 1, 2].map((tenant) => manager.create(Invoice, { tenant })))
+    expect(saved.map(({ number }) => number)).toEqual([1, 2, 1])
+    await manager.softRemove(saved[0] as Invoice)
+    await manager.update(Invoice, { id: saved[2]?.id as number }, { tenant: 1 })
+    expect(await manager.findOneBy(Invoice, { id: saved[2]?.id as number })).toMatchObject({ number: 3 })
+    expect(await countWithin(manager, Invoice, { tenant: 1 })).toBe(2)
+    expect(await countWithin(manager, Invoice, { tenant: 2 })).toBe(0)
+    expect(await recount(manager, Invoice, { tenant: 1 })).toBe(2)
     const { findings } = await doctor(dataSource, { entities: [Invoice] })
-    expect(findings.filter(({ code }) => code === 'table.spread')).toStrictEqual([
-      expect.objectContaining({ detail: expect.stringContaining(TABLE_ONLY) as string }),
-    ])
+    expect(findings).toStrictEqual([])
+  })
+
+  test('numbers what a client inserts through a worker', async () => {
+    const worker = await cluster.client(1)
+    const { rows } = await worker.query(
+      `INSERT INTO "Odd  invoice 100%s" (id, tenant) VALUES (1000, 7), (1001, 7) RETURNING number`,
+    )
+    expect(rows).toEqual([{ number: 1 }, { number: 2 }])
+    expect(await countWithin(dataSource.manager, Invoice, { tenant: 7 })).toBe(2)
+  })
+
+  test('goes on with its numbers where the foreign key goes, and comes again', async () => {
+    const { manager } = dataSource
+    const save = async (): Promise<number> => (await manager.save(manager.create(Invoice, { tenant: 3 }))).number
+    expect(await save()).toBe(1)
+    const [{ name }] = await manager.query(
+      `SELECT conname AS name FROM pg_constraint WHERE conrelid = '"Odd  invoice 100%s"'::regclass AND contype = 'f'`,
+    )
+    await manager.query(`ALTER TABLE "Odd  invoice 100%s" DROP CONSTRAINT "${name}"`)
+    expect(await manager.query(`SELECT FROM pg_dist_partition WHERE logicalrelid::text LIKE '%invoice%'`)).toEqual([])
+    expect(await save()).toBe(2)
+    await manager.query(
+      `ALTER TABLE "Odd  invoice 100%s" ADD CONSTRAINT "${name}" FOREIGN KEY (tenant) REFERENCES tenant`,
+    )
+    expect(await save()).toBe(3)
+    expect(await countWithin(manager, Invoice, { tenant: 3 })).toBe(3)
   })
 
   test('keeps no names: the first use, save and the doctor say so', async () => {

@@ -72,7 +72,7 @@ describe.runIf(hasCitus)('where Citus is installed', () => {
 
     test.each([
       ['a name', [Named, LocalNamed, Name], 'handle'],
-      ['a number', [Numbered], 'number'],
+      ['a counted number', [Numbered], 'number'],
     ] as const)('with %s is a finding of the doctor', async (_, entities, property) => {
       const { findings } = await doctor(await cluster.dataSource([...entities]))
       const errors = findings.filter(({ severity }) => severity === 'error')
