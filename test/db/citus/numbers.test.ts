@@ -160,7 +160,7 @@ describe.runIf(hasCitus)('on a table that is distributed by a column of the scop
     await second.query(insert(2))
     const outcomes = await Promise.allSettled([first.query(insert(2)), second.query(insert(1))])
     const codes = outcomes.map((one) => (one.status === 'rejected' ? serverError(one.reason)?.code : 'ok'))
-    expect(codes.toSorted()).toEqual(['40P01', 'ok'])
+    expect(new Set(codes)).toEqual(new Set(['40P01', 'ok']))
     for (const client of [first, second]) await client.query('commit')
     expect(await scopesWithGaps(nodes[0] as Client, numberTable())).toBe(0)
   }, 60_000)
@@ -208,7 +208,7 @@ describe.runIf(hasCitus)('on a table that is distributed by a column of the scop
     await coordinator.query('insert into comment (tenant) values (1)')
     await expect(
       coordinator.query(`select create_distributed_table('numbers_comment__number_scopes', 's0')`),
-    ).rejects.toThrow()
+    ).rejects.toMatchObject({ code: 'XX000' })
     await drop(coordinator)
   })
 })
@@ -385,7 +385,7 @@ describe.runIf(hasCitus)('an entity with a number', () => {
       Ticket,
       ['e', 'f', 'g'].map((title) => ({ id: randomUUID(), shop, title })),
     )
-    expect(many.map((one) => ('entity' in one ? one.entity.number : one.error)).toSorted()).toEqual([5, 6, 7])
+    expect(new Set(many.map((one) => ('entity' in one ? one.entity.number : one.error)))).toEqual(new Set([5, 6, 7]))
     expect(await insertOrFail(manager, Ticket, { id: randomUUID(), shop, title: 'h' })).toMatchObject({ number: 8 })
     await manager.delete(Ticket, { shop, title: 'h' })
     expect(await manager.save(ticket('i'))).toMatchObject({ number: 9 })
