@@ -11,7 +11,7 @@ import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
 import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
-import { exactState, findDrift, scopesOf, spreadDrift, workDrift } from '../schema/readiness'
+import { exactState, findDrift, scopesBeside, spreadDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
 import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
@@ -230,7 +230,7 @@ async function openTextSubject(
     relation,
     referenceNames(metadata),
     [...scopes, ...names],
-    scopesOf(metadata),
+    scopesBeside(metadata),
   )
   if (!state || !surroundings) return undefined
   const key = typed(state, databaseNames(metadata.primaryColumns))

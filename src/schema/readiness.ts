@@ -15,9 +15,9 @@ import {
 import { requireServer } from '../registry/internals'
 import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
 import { type Query, tableOids, type TableState, tableState } from '../sql/catalog'
-import { literal, qualified } from '../sql/identifier'
+import { qualified } from '../sql/identifier'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
-import { type Spread, spreadOf } from '../sql/spread'
+import { distributeScopes, type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
 import { parseNote, type TriggerSet } from '../sql/trigger-set'
@@ -156,7 +156,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server, sets.length > 0)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
-  const spread = await spreadOf(query, tableName(table), state.spread, scopesOf(metadata))
+  const spread = await spreadOf(query, tableName(table), state.spread, scopesBeside(metadata))
   refuseSpread(metadata, spread, [table])
   const findings = [...findDrift(table, state), ...workDrift(works, state)]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
@@ -202,7 +202,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   const sets = works.map(({ set }) => set)
   const { server, table } = await tableState(query, relation, sets)
   requireServer(server, sets.length > 0)
-  const spread = table && (await spreadOf(query, relation, table.spread, scopesOf(root)))
+  const spread = table && (await spreadOf(query, relation, table.spread, scopesBeside(root)))
   if (spread) refuseSpread(root, spread, [])
   const findings = table ? workDrift(works, table) : only('missing', 'table', root.tableName)
   if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
@@ -246,7 +246,7 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
 }
 
 /** The tables of scopes of an entity's numbers, as SQL. */
-export const scopesOf = (metadata: EntityMetadata): string[] =>
+export const scopesBeside = (metadata: EntityMetadata): string[] =>
   tableNumbers(metadata).map(({ table }) => scopesTable(table))
 
 /** Returns why declarations that work in one place only cannot be kept on this table. */
@@ -281,10 +281,7 @@ function withoutScopes(table: NumberTable, { distribution, beside }: Spread): st
   if (column !== undefined && key === undefined)
     return [`it is spread by "${column}", which is not in the scope of ${name}`]
   if (scopes?.group === group && scopes.column === key) return []
-  return [
-    `the table of scopes of ${name} is not distributed with it: run SELECT create_distributed_table(` +
-      `${literal(scopesTable(table))}, ${key === undefined ? 'NULL' : literal(key)}, colocate_with => ${literal(tableName(table))})`,
-  ]
+  return [`the table of scopes of ${name} is not distributed with it: run ${distributeScopes(table, key)}`]
 }
 
 const only = (kind: Finding['kind'], object: Finding['object'], name: string): Finding[] => [{ kind, object, name }]

@@ -83,7 +83,7 @@ export const standsOn = (table: Pick<NumberTable, 'table'>): string =>
  * What a statement of a function names: the table, the table of scopes and its row; in a shard of Citus, those of the
  * shard. There `executed` sends it by its text.
  */
-export interface Named {
+export interface Placed {
   readonly rows: string
   readonly scopes: string
   readonly row: string
@@ -93,7 +93,7 @@ export interface Named {
 const [SHARD_ROWS, SHARD_SCOPES] = ['\u0001', '\u0002']
 
 /** @param row NEW or OLD */
-export const named = (table: NumberTable, row: 'NEW' | 'OLD', inShard: boolean): Named =>
+export const placed = (table: NumberTable, row: 'NEW' | 'OLD', inShard: boolean): Placed =>
   inShard
     ? { rows: `ONLY ${SHARD_ROWS}`, scopes: SHARD_SCOPES, row: '$1' }
     : { rows: relation(table), scopes: scopesName(table), row }

@@ -1,6 +1,7 @@
 import type { BatchRow, BatchShape } from './batch'
 import { asStored } from './types'
 import { fitName, literal, qualified, quote } from './identifier'
+import { type NumberTable, scopesTable } from './numbers'
 import {
   anyNumber,
   asText,
@@ -147,6 +148,10 @@ export function spreadTable({ schema, table, hash, spread }: SpreadTable, sql: s
 
 export const distribute = ({ schema, table, hash }: SpreadTable): string =>
   `SELECT create_distributed_table(${literal(qualified(schema, table))}, ${literal(hash)})`
+
+/** @param key the column of the table of scopes by which it is spread. undefined: it has one shard */
+export const distributeScopes = (table: NumberTable, key: string | undefined): string =>
+  `SELECT create_distributed_table(${literal(scopesTable(table))}, ${key === undefined ? 'NULL' : literal(key)}, colocate_with => ${literal(tableName(table))})`
 
 /*
  * Statements in the forms that a distributed table accepts: one table in each, no CTE that writes, no LATERAL, no list

@@ -29,7 +29,7 @@ import {
   tableNames,
   tableNumbers,
 } from '../registry/registry'
-import { knownReady, refuseSpread, scopesOf } from '../schema/readiness'
+import { knownReady, refuseSpread, scopesBeside } from '../schema/readiness'
 import type { Query } from '../sql/catalog'
 import { equalsNoText, orNoHash } from '../sql/find'
 import { hasCitus, spreadOf } from '../sql/spread'
@@ -147,7 +147,7 @@ async function requirePlace({ queryRunner, expressionMap }: QueryBuilder, metada
   if (!citus) return
   const root = rootOf(metadata)
   const relation = tableName({ schema: foreignSchema(root), table: root.tableName })
-  const spread = await spreadOf(query, relation, { citus, partitionedBy: [] }, scopesOf(root))
+  const spread = await spreadOf(query, relation, { citus, partitionedBy: [] }, scopesBeside(root))
   refuseSpread(root, spread)
   const by = spread.distribution?.column
   const { queryType, valuesSet } = expressionMap

@@ -19,8 +19,8 @@ import {
   byNumberDown,
   executed,
   isCounted,
-  named,
-  type Named,
+  placed,
+  type Placed,
   type NumberTable,
   sameScopes,
   scopeKey,
@@ -110,14 +110,14 @@ const isGone = (table: NumberTable, row: string): string[] => [
 ]
 
 /** The highest number in the scope of a row. */
-const newestOf = (table: NumberTable, { rows, row }: Named): string => `SELECT t.${quote(table.number)}
+const newestOf = (table: NumberTable, { rows, row }: Placed): string => `SELECT t.${quote(table.number)}
     FROM ${rows} AS t
     WHERE ${all(6, ...sameScopes(table, 't', row), ...(row === '$1' ? [] : [OF_RELATION])) || 'true'}
     ORDER BY ${byNumberDown(table, 't')} LIMIT 1`
 
 /** How a function writes statements: as they are, or for a shard. */
 interface Written {
-  readonly of: Named
+  readonly of: Placed
   readonly run: (sql: string) => string
   /** Whether the last one met a row. */
   readonly found: string
@@ -126,7 +126,7 @@ interface Written {
 }
 
 function writing(table: NumberTable, row: 'NEW' | 'OLD', inShard: boolean): Written {
-  const of = named(table, row, inShard)
+  const of = placed(table, row, inShard)
   return inShard
     ? {
         of,
@@ -159,7 +159,7 @@ const lockGone = (table: NumberTable, { of, run }: Written): string => `IF NOT p
   END IF;
   `
 
-const highestOf = (table: NumberTable, of: Named): string =>
+const highestOf = (table: NumberTable, of: Placed): string =>
   table.reuse === false
     ? `greatest((
     ${newestOf(table, of)}
@@ -178,14 +178,14 @@ const highestOf = (table: NumberTable, of: Named): string =>
  */
 function keepBody(table: NumberTable): string {
   const [number, key] = [quote(table.number), scopeKey(table)]
-  const isKept = ({ scopes, row }: Named): string => `EXISTS (
+  const isKept = ({ scopes, row }: Placed): string => `EXISTS (
     SELECT FROM ${scopes} AS k
     WHERE ${all(6, ...isGone(table, row), `k.last OPERATOR(pg_catalog.>=) ${row}.${number}`)}
   )`
   const part = (row: string): string =>
     `((-1) OPERATOR(pg_catalog.-) pg_catalog.abs(${row}.${number} OPERATOR(pg_catalog.%) ${GONE.length}))::pg_catalog.int2`
   const keep = (
-    of: Named,
+    of: Placed,
     where = '',
   ): string => `INSERT INTO ${of.scopes} AS k (${[...key, 'part', 'n', 'last'].join(', ')})
     SELECT
@@ -194,7 +194,7 @@ function keepBody(table: NumberTable): string {
         ${newestOf(table, of).replaceAll('\n', '\n    ')}
       ))${where}
     ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET last = greatest(k.last, excluded.last)`
-  const [here, inShard] = [named(table, 'OLD', false), named(table, 'OLD', true)]
+  const [here, inShard] = [placed(table, 'OLD', false), placed(table, 'OLD', true)]
   return `
 #variable_conflict use_column
 DECLARE
