@@ -224,7 +224,7 @@ async function changeComments({ queryRunner, table }: ChangingTable, declaration
 }
 
 async function renameConstraints(
-  { queryRunner, table }: ChangingTable,
+  { queryRunner, table, citus }: ChangingTable,
   before: RowsBefore,
   after: TextRows,
 ): Promise<void> {
@@ -232,8 +232,10 @@ async function renameConstraints(
     await emit(queryRunner, renameIndex(after, before.index, after.index))
     for (const one of table.indices) if (one.name === before.index) one.name = after.index
   }
-  if ((before.guardless === true) !== (after.guardless === true)) {
-    // Another check keeps the numbers. TypeORM makes it, but in a revert would make the old one with the new names.
+  const isOther = (before.guardless === true) !== (after.guardless === true)
+  if (isOther || (citus && before.check !== after.check)) {
+    // Another check keeps the numbers, or Citus cannot rename one. TypeORM makes the new check, but in a revert it would
+    // make the old one with the new names.
     await emit(queryRunner, inverse(addCheck({ ...before, digest: after.digest })))
     table.checks = table.checks.filter(({ name }) => name !== before.check)
   } else if (before.check !== after.check) {

@@ -15,8 +15,8 @@ import {
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { guardKernel } from '../triggers/guard'
-import { isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../triggers/rows'
-import { distribute, spreadTable } from '../sql/spread'
+import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../triggers/rows'
+import { distribute, hasCitus, spreadTable } from '../sql/spread'
 import { makeRoom, planAllFunctions, planSets, type SetPlan, type TriggerSite } from '../triggers/plan'
 import { changeDeclarations, dropDifferent } from './changes'
 import {
@@ -34,6 +34,7 @@ import {
 } from './table'
 import { exactState } from './readiness'
 import { fillColumns, planNewRows, planRows, refuseLargeTable, type RowsPlan } from './rows'
+import { type Planned, refuseInShards } from './shards'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook uses. */
 interface SchemaBuilder {
@@ -93,11 +94,12 @@ async function synchronizeWithTriggers(
 ): Promise<void> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
   const { entities: found, orphans, kernel } = await findTriggers(queryRunner, searchSchema, metadatas)
+  const citus = await hasCitus(queryOf(queryRunner))
   const entities: ExactTriggers[] = []
   for (const entity of found) {
     const within = queryRunner.isTransactionActive
     const state = await exactState(entity.metadata, { query: queryOf(queryRunner), within })
-    entities.push({ ...entity, installed: state ?? entity.installed, state })
+    entities.push({ ...entity, installed: state ?? entity.installed, state, citus })
   }
   const known = entities.map(({ metadata }) => metadata)
   const lookups = await installedLookups(
@@ -110,33 +112,24 @@ async function synchronizeWithTriggers(
   }
   const planned = await dryRun(builder, synchronize)
   const fresh = entities.filter(({ metadata }) => !tableOf(builder, metadata))
-  const plans = entities.map((entity): TablePlan => {
-    const { table, installed, wanted } = entity
-    const columns = new Set([
-      ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
-      ...wanted.flatMap((set) => Object.values(set.columns)),
-    ])
-    // A statement may need the triggers dropped, or change what they depend on.
-    const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
-    const touched = planned.some(({ query }) => isInTheWay(query))
-    const site = { ...entity, touched, isNew: fresh.includes(entity) }
-    return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
-  })
+  const plans = entities.map((entity) => planTable(entity, { isNew: fresh.includes(entity), sql: planned.up }))
   const sites = plans.map(({ site }) => site)
   const functions = planAllFunctions(sites, kernel, guardKernel)
   const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
   // JavaScript has work to do between the statements of a text's new normalizer.
-  const isByHand = planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
-  const sql = planned.map(({ query }) => query)
+  const isByHand = planned.up.some((query) => query.includes(NORMALIZE_BY_HAND))
   // Work on rows may be refused.
-  const isWhole = !isByHand && (comeBack || makesUniqueAgain(sql) || sql.some((one) => one.startsWith('DO ')))
+  const isWork = comeBack || makesUniqueAgain(planned.up) || planned.up.some((one) => one.startsWith('DO '))
+  const isWhole = isWork && !isByHand && !citus
   // If triggers existed before the rows have what they keep, they would suggest that nothing is missing.
   const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))
-  const guarded = isByHand && comeBack ? requireTransaction() : []
+  const guarded = isByHand && comeBack ? requireTransaction() : citus && isWork ? requireTransaction(FORWARDED) : []
+  const refusals = await refuseInShards(queryRunner, plans, planned)
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
-  await withLocks(queryRunner, isWhole, async () => {
+  const running = { isWhole, citus: citus || fresh.some(isDistributedOnce) }
+  await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
-    await emit(queryRunner, { up: guarded, down: [] })
+    await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
     await emit(queryRunner, makeRoom(sites, orphans))
     await emit(queryRunner, { up: [], down: functions.last })
     // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
@@ -152,13 +145,29 @@ async function synchronizeWithTriggers(
     }
     await (installs.length === 0 || isWhole ? install() : asOneStatement(queryRunner, install))
     await emit(queryRunner, functions.after)
-    for (const { metadata } of fresh) {
-      const table = spreadDeclaration(metadata)?.table
+    for (const { metadata } of fresh.filter(isDistributedOnce)) {
       // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
-      if (table?.spread === 'citus') await emit(queryRunner, { up: [distribute(table)], down: [] })
+      for (const { table } of tableDeclarations(metadata))
+        await emit(queryRunner, { up: [distribute(table)], down: [] })
     }
-    await emit(queryRunner, { up: [], down: guarded })
+    await emit(queryRunner, { up: [], down: [...refusals.down, ...guarded] })
   })
+}
+
+/** @param sql what TypeORM and the changes of declarations will run */
+function planTable(
+  entity: ExactTriggers,
+  { isNew, sql }: { readonly isNew: boolean; readonly sql: readonly string[] },
+): TablePlan {
+  const { table, installed, wanted } = entity
+  const columns = new Set([
+    ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
+    ...wanted.flatMap((set) => Object.values(set.columns)),
+  ])
+  // A statement may need the triggers dropped, or change what they depend on.
+  const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
+  const site = { ...entity, touched: sql.some(isInTheWay), isNew }
+  return { site, entity, ...planSets(site), ...(isNew ? planNewRows(entity) : planRows(entity)) }
 }
 
 /**
@@ -196,10 +205,11 @@ async function warnOfRenamed(
 }
 
 /** The triggers of a table, and all else that a declaration makes; `state` is null if the table does not exist. */
-type ExactTriggers = EntityTriggers & { readonly state: TableState | null }
+type ExactTriggers = EntityTriggers & { readonly state: TableState | null; readonly citus: boolean }
 
 interface TablePlan extends SetPlan, RowsPlan {
   readonly site: TriggerSite
+  readonly entity: ExactTriggers
 }
 
 /** Returns TypeORM's picture of an entity's table, or undefined if there is none yet. */
@@ -218,9 +228,9 @@ async function changeAll(
   const { queryRunner } = builder
   const left: Change[] = []
   for (const entity of entities) {
-    const { metadata, installed, state } = entity
+    const { metadata, installed, state, citus } = entity
     const table = tableOf(builder, metadata)
-    const on = table && { queryRunner, metadata, table }
+    const on = table && { queryRunner, metadata, table, citus }
     if (on) {
       const plan = planRows(entity)
       await refuseLargeTable(on, plan)
@@ -268,10 +278,7 @@ function show(builder: Builder, tables: Table[], views: View[]): void {
 }
 
 /** Finds what TypeORM would do. TypeORM works on copies, while the query runner only records. */
-async function dryRun(
-  builder: Builder,
-  synchronize: () => Promise<void>,
-): Promise<readonly { readonly query: string }[]> {
+async function dryRun(builder: Builder, synchronize: () => Promise<void>): Promise<Planned> {
   const { queryRunner } = builder
   const { sqlMemoryMode: recording, loadedTables, loadedViews } = recorderOf(builder)
   show(
@@ -282,7 +289,8 @@ async function dryRun(
   queryRunner.enableSqlMemory()
   try {
     await synchronize()
-    return [...queryRunner.getMemorySql().upQueries]
+    const { upQueries, downQueries } = queryRunner.getMemorySql()
+    return { up: upQueries.map(({ query }) => query), down: downQueries.map(({ query }) => query) }
   } finally {
     show(builder, loadedTables, loadedViews)
     queryRunner.clearSqlMemory()
@@ -335,6 +343,10 @@ async function changeLookups(
 /** The declaration by whose hash a table is spread. */
 const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
   tableDeclarations(metadata).find(({ table }) => table.spread !== undefined)
+
+/** Its migration distributes the table. */
+const isDistributedOnce = ({ metadata }: Pick<EntityTriggers, 'metadata'>): boolean =>
+  spreadDeclaration(metadata)?.table.spread === 'citus'
 
 interface StatementRecorder {
   executeQueries(up: unknown, down: unknown): Promise<void>

@@ -3,6 +3,7 @@ import { registry, rootOf, tableDeclarations, type TriggerWork } from '../regist
 import { requireBuildable } from '../registry/internals'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import { type InstalledKernel, type InstalledTriggers, installedTriggers, type Query } from '../sql/catalog'
+import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
 import type { TriggerSet } from '../sql/trigger-set'
 import type { Digest } from '../text/digest'
@@ -15,6 +16,8 @@ export interface ChangingTable {
   readonly metadata: EntityMetadata
   /** The schema builder's picture of the table, which every statement must update. */
   readonly table: Table
+  /** The database has Citus, which may distribute the table at any time. */
+  readonly citus: boolean
 }
 
 /** The former rules of the rows, from the note of the installed guard. */
@@ -85,15 +88,29 @@ export async function asOneStatement(queryRunner: QueryRunner, work: () => Promi
   await (queryRunner.isTransactionActive ? work() : changed(queryRunner, work, together))
 }
 
+/** How statements run. */
+interface Running {
+  /** All of them as one. */
+  readonly isWhole: boolean
+  /** Citus may forward them to its nodes. */
+  readonly citus: boolean
+}
+
 /** Makes a migration begin with locks on the tables that it works on. */
-export async function withLocks(queryRunner: QueryRunner, isWhole: boolean, work: () => Promise<void>): Promise<void> {
+export async function withLocks(
+  queryRunner: QueryRunner,
+  { isWhole, citus }: Running,
+  work: () => Promise<void>,
+): Promise<void> {
   if (!isRecording(queryRunner)) {
+    if (citus) await emit(queryRunner, { up: [ONE_CONNECTION], down: [] })
     await (isWhole ? asOneStatement(queryRunner, work) : work())
     return
   }
   await changed(queryRunner, work, (statements, inverse) => {
-    const [sql, back] = [statements, inverse].map((all) => all.map(({ query }) => query))
-    const all = [...lockTables(sql ?? [], back ?? []).map(statement), ...statements]
+    const [sql = [], back = []] = [statements, inverse].map((all) => all.map(({ query }) => query))
+    const first = citus && sql.some((one) => one.includes(' FUNCTION ')) ? [ONE_CONNECTION] : []
+    const all = [...[...first, ...lockTables(sql, back)].map(statement), ...statements]
     return isWhole ? together(all) : all
   })
 }

@@ -178,6 +178,10 @@ export function leavesColumns(sql: string, table: string, columns: ReadonlySet<s
   return changed === undefined || !columns.has(changed.replaceAll('""', '"'))
 }
 
+/** @param table as SQL */
+export const dropsColumn = (sql: string, table: string, column: string): boolean =>
+  sql.startsWith(`ALTER TABLE ${table} `) && sql.includes(`DROP COLUMN ${quote(column)}`)
+
 /** Whether a unique index is missing for a moment: TypeORM recreates the indexes of a column that it changes. */
 export const makesUniqueAgain = (statements: readonly string[]): boolean =>
   statements.some((one) => {

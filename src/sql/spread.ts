@@ -1,7 +1,8 @@
 import type { BatchRow, BatchShape } from './batch'
 import { asStored } from './types'
-import { fitName, literal, qualified, quote } from './identifier'
+import { dollarQuote, fitName, literal, qualified, quote } from './identifier'
 import { type NumberTable, scopesTable } from './numbers'
+import { SQLSTATE } from './sqlstate'
 import {
   anyNumber,
   asText,
@@ -152,6 +153,50 @@ export const distribute = ({ schema, table, hash }: SpreadTable): string =>
 /** @param key the column of the table of scopes by which it is spread. undefined: it has one shard */
 export const distributeScopes = (table: NumberTable, key: string | undefined): string =>
   `SELECT create_distributed_table(${literal(scopesTable(table))}, ${key === undefined ? 'NULL' : literal(key)}, colocate_with => ${literal(tableName(table))})`
+
+/**
+ * Makes Citus use one connection to each node for the rest of the transaction. It refuses to change a function after a
+ * statement has used several.
+ *
+ * @see https://docs.citusdata.com/en/stable/develop/api_guc.html
+ */
+export const ONE_CONNECTION = `SET LOCAL citus.multi_shard_modify_mode TO 'sequential'`
+
+/**
+ * How a table's rows get out of their shards and back, as a sentence.
+ *
+ * @param relation the table's name as SQL
+ * @param distribution undefined: it cannot be distributed as it was
+ */
+export function outOfShards(relation: string, { kind, column }: Partial<Distribution> = {}): string {
+  const name = literal(relation)
+  const again = {
+    column: `SELECT create_distributed_table(${name}, ${literal(column ?? '')})`,
+    single: `SELECT create_distributed_table(${name}, NULL)`,
+    reference: `SELECT create_reference_table(${name})`,
+    local: 'create_reference_table() of the tables that it refers to',
+    lost: 'distribute it by another column',
+  }[kind ?? 'lost']
+  const cascade = kind === 'local' ? ', cascade_via_foreign_keys => true' : ''
+  return `Run SELECT undistribute_table(${name}${cascade}), then this command and its migration, then ${again}`
+}
+
+/** Refuses to run if Citus has distributed the table. Without Citus it does nothing. */
+export const refuseDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
+  const relation = literal(tableName(rows))
+  return `DO ${dollarQuote(`
+BEGIN
+  IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+    IF EXISTS (SELECT FROM pg_catalog.pg_dist_partition AS d
+      WHERE d.logicalrelid ${EQUALS} pg_catalog.to_regclass(${relation})) THEN
+      RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
+        MESSAGE = ${literal(`Citus keeps the rows of table ${quote(rows.table)} in shards, where a migration cannot change hashes and numbers`)},
+        HINT = ${literal(`Run SELECT undistribute_table(${relation}), then this, then distribute the table again (docs/scale.md).`)};
+    END IF;
+  END IF;
+END
+`)}`
+}
 
 /*
  * Statements in the forms that a distributed table accepts: one table in each, no CTE that writes, no LATERAL, no list

@@ -234,6 +234,23 @@ export interface Renormalized {
 /** The text by which a statement marks work that needs JavaScript. */
 export const NORMALIZE_BY_HAND = 'SQL cannot normalize them'
 
+/** What needs a transaction, as a clause, and what to do without one. */
+interface Transacted {
+  readonly work: string
+  readonly hint: string
+}
+
+const NORMALIZES: Transacted = {
+  work: 'normalizes rows',
+  hint: 'Let this migration have its transaction, or bring the normalizer to the rows by typeorm-unique-text adopt.',
+}
+
+/** Citus forwards single commands only: it refuses the one string in which they would need no transaction. */
+export const FORWARDED: Transacted = {
+  work: 'changes a table of Citus',
+  hint: 'Let this migration have its transaction.',
+}
+
 /** A setting that lasts as long as a transaction. */
 const IN_TRANSACTION = 'unique_text.in_transaction'
 
@@ -241,14 +258,14 @@ const IN_TRANSACTION = 'unique_text.in_transaction'
  * Refuses to run outside of a transaction, before the first of several statements drops a guard: a failure would leave
  * the table without it. It needs two statements, because the setting is lost if each statement commits by itself.
  */
-export const requireTransaction = (): string[] => [
+export const requireTransaction = ({ work, hint } = NORMALIZES): string[] => [
   `SELECT pg_catalog.set_config(${literal(IN_TRANSACTION)}, 'on', true)`,
   block(`
 BEGIN
   IF coalesce(pg_catalog.current_setting(${literal(IN_TRANSACTION)}, true), '') ${op('<>')} 'on' THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.noTransaction}',
-      MESSAGE = 'a migration that normalizes rows takes the guard away meanwhile, and must run in a transaction',
-      HINT = 'Let this migration have its transaction, or bring the normalizer to the rows by typeorm-unique-text adopt.';
+      MESSAGE = 'a migration that ${work} takes the guard away meanwhile, and must run in a transaction',
+      HINT = '${hint}';
   END IF;
 END
 `),

@@ -41,12 +41,15 @@ async function coordinatorUrl(): Promise<string> {
  * Of every chain: a text twice, no anchor, or others beside an anchor that has no flag. OFFSET brings the rows to one node:
  * by the column that tells the shards, each shard would group its own rows, and a row on the wrong one be alone there.
  */
-export const chainFaults = (table: string): string => `SELECT shop, "urlHash",
-    count(*) - count(DISTINCT url) AS twice, count(*) FILTER (WHERE "urlHashNumber" = 0) AS anchors,
-    bool_or("urlHashChained") FILTER (WHERE "urlHashNumber" = 0) AS flagged
-  FROM (SELECT * FROM ${table} OFFSET 0) AS all_rows GROUP BY shop, "urlHash"
-  HAVING count(*) > count(DISTINCT url) OR count(*) FILTER (WHERE "urlHashNumber" = 0) <> 1
-    OR count(*) > 1 AND NOT bool_or("urlHashChained") FILTER (WHERE "urlHashNumber" = 0)`
+export function chainFaults(table: string, { scope = ['shop'], text = 'url', where = 'true' } = {}): string {
+  const [hash, number, chained] = ['Hash', 'HashNumber', 'HashChained'].map((end) => `"${text}${end}"`)
+  const chain = [...scope, hash].join(', ')
+  return `SELECT ${chain}, count(*) - count(DISTINCT ${text}) AS twice, count(*) FILTER (WHERE ${number} = 0) AS anchors,
+    bool_or(${chained}) FILTER (WHERE ${number} = 0) AS flagged
+  FROM (SELECT * FROM ${table} OFFSET 0) AS all_rows WHERE ${where} GROUP BY ${chain}
+  HAVING count(*) > count(DISTINCT ${text}) OR count(*) FILTER (WHERE ${number} = 0) <> 1
+    OR count(*) > 1 AND NOT bool_or(${chained}) FILTER (WHERE ${number} = 0)`
+}
 
 /** A database of a cluster, and its nodes. */
 export interface TestCluster {
