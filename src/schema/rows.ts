@@ -16,7 +16,7 @@ import {
 } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
-import { type TextRows, textRules } from '../sql/text-table'
+import { type TextRows, textRules, type TextTable } from '../sql/text-table'
 import type { RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
@@ -297,7 +297,10 @@ export async function rebuild(
     await emit(on.queryRunner, addColumn(rows, rows.hash, type))
     on.table.addColumn(new TableColumn({ name: rows.hash, type, isNullable: rows.nullable }))
   } else {
-    if (hash.type !== type) await emit(on.queryRunner, changeHashType(rows, hash.type, type))
+    const digests = rows.spread === undefined ? {} : { from: before?.digest, to: rows.digest }
+    if (hash.type !== type) {
+      await emit(on.queryRunner, changeHashType(rows, { from: hash.type, to: type }, digests))
+    }
     Object.assign(hash, { type, isNullable: rows.nullable })
   }
   return [
@@ -310,8 +313,10 @@ export async function rebuild(
 }
 
 /** Whether the hash must become nullable, because rows have none for a while, and whether it ends as NOT NULL. */
-function notNullOf(hash: TableColumn | undefined, rows: TextRows): { loosened: boolean; tightened: boolean } {
+function notNullOf(hash: TableColumn | undefined, rows: TextTable): { loosened: boolean; tightened: boolean } {
   if (!hash) return { loosened: false, tightened: !rows.nullable }
+  // It is in the primary key.
+  if (rows.spread !== undefined) return { loosened: false, tightened: false }
   const loosened = !hash.isNullable && (hash.type !== rows.digest.type || rows.nullable)
   return { loosened, tightened: !rows.nullable && (loosened || hash.isNullable) }
 }
@@ -322,6 +327,9 @@ export async function dropRules(on: ChangingTable, before: RowsBefore): Promise<
   const hidden = [before.hash, before.number, before.chained].flatMap((name) => table.findColumnByName(name) ?? [])
   const [hash] = hidden
   if (!hash || hidden.length < 3 || hidden.some(({ name }) => isDeclared(on, name))) return
+  // Postgres would drop the key with the hash in it, and TypeORM, from whose picture the hash goes, make none.
+  const keys = table.primaryColumns.filter((column) => !hidden.includes(column))
+  if (keys.length < table.primaryColumns.length) await queryRunner.updatePrimaryKeys(table, keys)
   await takeAwayRules(on, before, !hash.isNullable)
   const columns = hidden.map(({ name, comment }) => ({ name, comment }))
   await emit(queryRunner, dropHidden(before, columns, hash.type))

@@ -1,5 +1,6 @@
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
-import { checkExpression, EQUALS, isLive, op, tableName, type TextRows } from './text-table'
+import type { Digest } from '../text/digest'
+import { checkExpression, EQUALS, hashExpression, isLive, op, tableName, type TextRows } from './text-table'
 
 /** Statements and their inverse, each in the order of execution. */
 export interface Change {
@@ -119,11 +120,21 @@ export function addColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: string
   return { up: [`${alter(rows)} ADD ${quote(name)} ${type}`], down: [`${alter(rows)} DROP COLUMN ${quote(name)}`] }
 }
 
-/** Changes the type of the hash. The rows then have no hash. */
-export function changeHashType(rows: TextRows, from: string, to: string): Change {
-  const change = (type: string): string =>
-    `${alter(rows)} ALTER COLUMN ${quote(rows.hash)} TYPE ${type} USING NULL::${type}`
-  return { up: [change(to)], down: [change(from)] }
+/**
+ * Changes the type of the hash. The rows then have no hash, unless the digests are given.
+ *
+ * @param digests for a hash in the primary key, which is never NULL
+ */
+export function changeHashType(
+  rows: TextRows,
+  types: { readonly from: string; readonly to: string },
+  digests: { readonly from?: Digest | undefined; readonly to?: Digest } = {},
+): Change {
+  const change = (type: string, digest: Digest | undefined): string => {
+    const hash = digest ? hashExpression({ ...rows, digest }, '') : `NULL::${type}`
+    return `${alter(rows)} ALTER COLUMN ${quote(rows.hash)} TYPE ${type} USING ${hash}`
+  }
+  return { up: [change(types.to, digests.to)], down: [change(types.from, digests.from)] }
 }
 
 export function requireColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: string): Change {

@@ -116,7 +116,7 @@ const CHANGES: readonly Change[] = [
   { name: 'a second text is removed', from: ALIAS, to: { url: {} }, outcome: 'runs, is not reverted' },
   { name: 'the text is a column only', from: { url: {} }, to: { url: null }, outcome: 'runs, is not reverted' },
   { name: 'a column becomes a text', from: { url: null }, to: { url: {} }, outcome: 'is refused, is reverted' },
-  { name: 'another digest', from: { url: {} }, to: { url: SHA256 }, outcome: 'is refused' },
+  { name: 'another digest', from: { url: {} }, to: { url: SHA256 }, outcome: 'is refused', byHash: 'is refused' },
   {
     name: 'another normalizer',
     from: { url: {} },
@@ -434,6 +434,31 @@ describe.runIf(hasCitus)('on a distributed table', () => {
       expect((refused as Error).message).toContain('it is spread by "shop", which is not in the scope of "url"')
     }
     expect(await dump()).toStrictEqual(found)
+  })
+
+  test('a text by whose hash the table is distributed is removed from an undistributed one', async () => {
+    const [from, to] = [{ url: {} }, { url: null }]
+    const [Before, After] = [page('hash', from), page('shard', to)]
+    const before = await declare(Before)
+    await before.synchronize()
+    await fill(before, Before, from)
+    const [rows, found] = [await rowsOf(from), await dump()]
+    const after = await declare(After)
+    const refused = await rejection(generate(after))
+    const [undo = ''] = recipeOf(refused)
+    expect((refused as Error).message).toContain('by another column')
+    expect(await dump()).toStrictEqual(found)
+    await client.query(undo)
+    after.migrations.push(migrationOf(await generate(after), After))
+    await after.runMigrations()
+    await client.query(`SELECT create_distributed_table('page', 'id')`)
+    await expectWhole(after, After, to)
+    expect(await rejection(after.undoLastMigration())).toMatchObject({ code: '55000' })
+    await client.query(undo)
+    await after.undoLastMigration()
+    await distribute('hash')
+    await expectWhole(before, Before, from)
+    expect([await rowsOf(from), await dump()]).toStrictEqual([rows, found])
   })
 
   test.each([
