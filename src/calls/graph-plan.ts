@@ -1,6 +1,5 @@
 import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { openSession } from '../connection/open-session'
-
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
 import { type ColumnMetadata, dataSourceOf, declarationsOf } from '../registry/registry'
@@ -14,11 +13,11 @@ import { checkUnscoped, newRowValues, rowValues } from './row-values'
 import {
   classOf,
   copyOfGiven,
+  givenIn,
   givenTexts,
   holdsKey,
   isPlainKey,
   isReference,
-  promisedIn,
   type Relation,
   setRelation,
 } from './values'
@@ -83,19 +82,20 @@ export interface Walk {
   readonly asksBack: boolean
   /** Takes what is wrong with a value that holds no objects where it should. */
   readonly refuse: (problem: string) => void
-  /** @returns undefined for an object that stands for a row that exists, and is not looked into */
-  readonly begin: (relation: Relation, object: GivenObject) => Begun | undefined
+  /**
+   * @param where for messages
+   * @returns undefined for an object that stands for a row that exists, and is not looked into
+   */
+  readonly begin: (
+    relation: Relation,
+    metadata: EntityMetadata,
+    given: ObjectLiteral,
+    where: string,
+  ) => Begun | undefined
   /** Is given an object that has its owners. */
   readonly end?: (node: NewNode) => void
   /** Is given an object of the call itself, with everything that it brings. */
   readonly check?: (node: NewNode) => void
-}
-
-interface GivenObject {
-  readonly metadata: EntityMetadata
-  readonly given: ObjectLiteral
-  /** For messages. */
-  readonly where: string
 }
 
 /** How a node begins: with its row where that is known. */
@@ -107,7 +107,7 @@ export const CREATING: Walk = {
   refuse: (problem) => {
     throw new DeclarationError(problem)
   },
-  begin: (relation, { metadata, given, where }) =>
+  begin: (relation, metadata, given, where) =>
     isReference(relation, metadata, given) ? undefined : { entityText: textOfObject(metadata, given, where) },
   end: (node) => {
     // Values are refused before any SQL, as far as possible: the scope may be a row that does not exist yet.
@@ -142,7 +142,7 @@ export class Planner {
   ): Promise<NewNode> {
     this.ofRow = []
     try {
-      const node = await this.nodeOf({ metadata, begun, given, covers })
+      const node = await this.nodeOf(metadata, given, begun, covers)
       this.walk.check?.(node)
       return node
     } catch (error) {
@@ -152,7 +152,13 @@ export class Planner {
     }
   }
 
-  private async nodeOf({ metadata, begun, given, covers, parent }: Planned): Promise<NewNode> {
+  private async nodeOf(
+    metadata: EntityMetadata,
+    given: ObjectLiteral,
+    begun: Begun,
+    covers: Covers,
+    parent?: ParentNode,
+  ): Promise<NewNode> {
     const known = this.nodes.get(given)
     const lists = { owners: new Map<Relation, NewNode>(), children: [], joined: [], brought: [] }
     const node: NewNode = known ?? { metadata, given, values: copyOfGiven(metadata, given), ...lists, ...begun }
@@ -174,7 +180,7 @@ export class Planner {
   }
 
   private async addRelation(node: NewNode, relation: Relation, given: ObjectLiteral): Promise<void> {
-    const value = await promisedIn(relation, given)
+    const value = await givenIn(relation, given)
     if (value === undefined || typeof value === 'function') return
     const where = `"${relation.propertyPath}" of ${node.metadata.name}`
     const isMany = relation.isManyToMany || relation.isOneToMany
@@ -182,43 +188,43 @@ export class Planner {
       const wanted = isMany ? 'an array' : `one object${holdsKey(relation) ? ', or its key' : ''}`
       return this.walk.refuse(`${where} is ${kindOf(value)}. Give ${wanted}.`)
     }
-    if (holdsKey(relation)) await this.addOwner(node, relation, { value, where })
-    else await this.addOthers(node, relation, { value, where })
+    if (holdsKey(relation)) await this.addOwner(node, relation, value, where)
+    else await this.addOthers(node, relation, value, where)
   }
 
-  private async addOwner(node: NewNode, relation: Relation, { value, where }: GivenValue): Promise<void> {
+  private async addOwner(node: NewNode, relation: Relation, value: unknown, where: string): Promise<void> {
     setRelation(relation, node.values, value)
     if (value === null) node.brought.push({ relation, value })
     if (isPlainKey(value)) return
-    const owner = await this.itemOf(relation, { value, where })
+    const owner = await this.itemOf(relation, value, where)
     node.brought.push({ relation, value: owner })
     if (!isNew(owner)) return
     setRelation(relation, node.values, undefined)
     node.owners.set(relation, owner)
   }
 
-  private async addOthers(node: NewNode, relation: Relation, { value, where }: GivenValue): Promise<void> {
+  private async addOthers(node: NewNode, relation: Relation, value: unknown, where: string): Promise<void> {
     const { inverseRelation, isManyToMany } = relation
     const parent = isManyToMany || !inverseRelation ? undefined : { relation: inverseRelation, node }
     const nodes: NestedNode[] = []
     for (const item of value === null ? [] : [value].flat()) {
-      nodes.push(await this.itemOf(relation, { value: item, where, parent }))
+      nodes.push(await this.itemOf(relation, item, where, parent))
     }
     setRelation(relation, node.values, undefined)
     node.brought.push({ relation, value: isManyToMany || relation.isOneToMany ? nodes : (nodes[0] ?? null) })
     if (nodes.length > 0) (isManyToMany ? node.joined : node.children).push({ relation, nodes })
   }
 
-  private async itemOf(relation: Relation, { value, where, parent }: GivenValue): Promise<NestedNode> {
+  private async itemOf(relation: Relation, value: unknown, where: string, parent?: ParentNode): Promise<NestedNode> {
     if (isPlainKey(value) || Array.isArray(value)) {
       this.walk.refuse(`${where} holds ${kindOf(value)}. Give objects.`)
       return { reference: value }
     }
     const given = value as ObjectLiteral
     const metadata = classOf(relation, given, where)
-    const begun = this.walk.begin(relation, { metadata, given, where })
+    const begun = this.walk.begin(relation, metadata, given, where)
     if (!begun) return { reference: given }
-    return await this.nodeOf({ metadata, begun, given, covers: everything, parent })
+    return await this.nodeOf(metadata, given, begun, everything, parent)
   }
 }
 
@@ -252,21 +258,6 @@ interface ParentNode {
   readonly node: NewNode
 }
 
-interface GivenValue {
-  readonly value: unknown
-  /** For messages. */
-  readonly where: string
-  readonly parent?: ParentNode | undefined
-}
-
-interface Planned {
-  readonly metadata: EntityMetadata
-  readonly begun: Begun
-  readonly given: ObjectLiteral
-  readonly covers: Covers
-  readonly parent?: ParentNode | undefined
-}
-
 /** The new object whose key a column holds. */
 export const ownerOf = ({ owners }: NewNode, column: ColumnMetadata): NewNode | undefined =>
   [...owners].find(([{ joinColumns }]) => joinColumns.includes(column))?.[1]
@@ -275,28 +266,26 @@ export const ownerOf = ({ owners }: NewNode, column: ColumnMetadata): NewNode | 
 export const scopeOwners = (node: NewNode): NewNode[] =>
   (node.entityText?.declaration.scope ?? []).flatMap((column) => ownerOf(node, column) ?? [])
 
-/** Visits every new object that can be reached once. */
 function forbidCircles(first: NewNode): void {
   const safe = new Set<NewNode>()
+  const visit = (node: NewNode, way: Set<NewNode>): void => {
+    if (safe.has(node)) return
+    if (way.has(node)) {
+      throw new DeclarationError(
+        `${node.metadata.name}: new objects form a cycle, and none can be the first row. ` +
+          `Create one of them without its relation, and set that afterwards.`,
+      )
+    }
+    way.add(node)
+    for (const owner of node.owners.values()) visit(owner, way)
+    safe.add(node)
+  }
   const waiting = [first]
   for (let node = waiting.pop(); node; node = waiting.pop()) {
     if (safe.has(node)) continue
-    forbidCircle(node, new Set(), safe)
-    waiting.push(...node.owners.values(), ...newAround(node).filter((one) => !safe.has(one)))
+    visit(node, new Set())
+    waiting.push(...newAround(node).filter((one) => !safe.has(one)))
   }
-}
-
-function forbidCircle(node: NewNode, way: Set<NewNode>, safe: Set<NewNode>): void {
-  if (safe.has(node)) return
-  if (way.has(node)) {
-    throw new DeclarationError(
-      `${node.metadata.name}: new objects form a cycle, and none can be the first row. ` +
-        `Create one of them without its relation, and set that afterwards.`,
-    )
-  }
-  way.add(node)
-  for (const owner of node.owners.values()) forbidCircle(owner, way, safe)
-  safe.add(node)
 }
 
 export type Group = readonly NewNode[]
@@ -389,8 +378,16 @@ export function firstsOf(nodes: Iterable<NewNode>): ReadonlyMap<NewNode, NewNode
     if (known || !node.entityText) return known ?? node
     // New objects may be each other's scopes.
     firsts.set(node, node)
-    const text = textWithin(node, node.entityText, (owner) => numberOf(firstOf(owner)))
-    const key = JSON.stringify([numberOf(node.entityText), text])
+    const { entityText, values } = node
+    // In a scope, a number stands for a new object.
+    const scopeOf = (column: ColumnMetadata): unknown => {
+      const owner = ownerOf(node, column)
+      return owner && !isDone(owner) ? numberOf(firstOf(owner)) : parameterText(column.getEntityValue(values))
+    }
+    const text = scopeOwners(node).every(isDone)
+      ? rowValues(entityText, values).identity
+      : [entityText.declaration.scope.map(scopeOf), givenTexts(entityText, values)]
+    const key = JSON.stringify([numberOf(entityText), text])
     const first = byText.get(key) ?? node
     byText.set(key, first)
     firsts.set(node, first)
@@ -398,15 +395,4 @@ export function firstsOf(nodes: Iterable<NewNode>): ReadonlyMap<NewNode, NewNode
   }
   for (const node of nodes) firstOf(node)
   return firsts
-}
-
-/** Text and scope of a node, in which a number stands for a new object. */
-function textWithin(node: NewNode, entityText: EntityText, numberOf: (owner: NewNode) => number): unknown {
-  const { values } = node
-  if (scopeOwners(node).every(isDone)) return rowValues(entityText, values).identity
-  const scope = entityText.declaration.scope.map((column) => {
-    const owner = ownerOf(node, column)
-    return owner && !isDone(owner) ? numberOf(owner) : parameterText(column.getEntityValue(values))
-  })
-  return [scope, givenTexts(entityText, values)]
 }

@@ -141,11 +141,8 @@ export async function findOrCreateOneNested<Entity extends ObjectLiteral>(
   return result as FindOrCreateResult<Entity>
 }
 
-/** Whether the error would be the same for every row. */
-const isCallsDoing = (error: unknown): boolean =>
-  error instanceof AttemptsExhaustedError ||
-  error instanceof SchemaDriftError ||
-  error instanceof UnsupportedDatabaseError
+/** Errors that would be the same for every row. */
+const OF_ANY_ROW = [AttemptsExhaustedError, SchemaDriftError, UnsupportedDatabaseError]
 
 /** Nodes by the positions of their rows. */
 type Nodes = ReadonlyMap<number, NewNode>
@@ -176,7 +173,7 @@ class Rows {
         async (attempts) => await this.runAttempts(indexes, attempts),
       )
     } catch (error) {
-      if (!isRowsDoing(error) || isCallsDoing(error)) throw error
+      if (!isRowsDoing(error) || OF_ANY_ROW.some((one) => error instanceof one)) throw error
       const [first] = indexes
       if (indexes.length === 1 && first !== undefined) this.results[first] = { error: toRowError(error) }
       if (indexes.length < 2) return
@@ -202,8 +199,11 @@ class Rows {
         await attempts.againWhole(error, isDangling)
         continue
       }
-      // Not an attempt of ours: the caller gets what it throws.
-      await this.takeCreated()
+      // Not an attempt of ours: the caller gets what it throws. It is called once, and may take long.
+      const { create } = this
+      this.create = undefined
+      const created: unknown = await (typeof create === 'function' ? (create as () => unknown)() : create)
+      this.inputs[0] = mergeCreated(this.call.entityText.metadata, this.inputs[0] as ObjectLiteral, created)
     }
   }
 
@@ -295,14 +295,6 @@ class Rows {
     }
     return nodes
   }
-
-  /** Calls it once, and looks for the row again: the call may have taken long. */
-  private async takeCreated(): Promise<void> {
-    const { create } = this
-    this.create = undefined
-    const created: unknown = await (typeof create === 'function' ? (create as () => unknown)() : create)
-    this.inputs[0] = mergeCreated(this.call.entityText.metadata, this.inputs[0] as ObjectLiteral, created)
-  }
 }
 
 const nodeEntity = (node: NestedNode): ObjectLiteral =>
@@ -335,14 +327,14 @@ class NestedRun {
   }
 
   private async resolve(nodes: Group, looked: ReadonlySet<NewNode> = new Set()): Promise<void> {
-    const groups = [...groupBy(nodes, (node) => this.orderOf(node))].sort(([left], [right]) => (left < right ? -1 : 1))
-    for (const [, group] of groups) await this.resolveGroup(group, looked)
-  }
-
-  /** Owners before what refers to them; then by table, so that two calls meet in the same order. */
-  private orderOf(node: NewNode): string {
-    const depth = String(this.depthOf(node)).padStart(9, '0')
-    return `${depth} ${node.metadata.tablePath} ${node.metadata.name} ${node.entityText?.declaration.name ?? ''}`
+    // Owners before what refers to them; then by table, so that two calls meet in the same order.
+    const groups = groupBy(nodes, (node) => {
+      const depth = String(this.depthOf(node)).padStart(9, '0')
+      return `${depth} ${node.metadata.tablePath} ${node.metadata.name} ${node.entityText?.declaration.name ?? ''}`
+    })
+    for (const [, group] of [...groups].sort(([left], [right]) => (left < right ? -1 : 1))) {
+      await this.resolveGroup(group, looked)
+    }
   }
 
   private depthOf(node: NewNode): number {
@@ -371,16 +363,11 @@ class NestedRun {
     const missing = firsts.filter((node) => !isDone(node))
     await this.resolve(missing.flatMap(({ owners }) => [...owners.values()]).filter((owner) => !owner.begun))
     for (const node of missing) setOwners(node)
-    await this.write(missing)
+    const [some] = missing
+    if (some?.entityText) await this.findOrCreate(some.entityText, missing)
+    else if (some) await this.save(some.metadata.target, missing)
     this.created.push(...missing.filter(({ row }) => row?.created))
     for (const [node, first] of firstOf) node.row ??= { ...storedRowOf(first), created: false }
-  }
-
-  private async write(nodes: Group): Promise<void> {
-    const [first] = nodes
-    if (!first) return
-    if (first.entityText) await this.findOrCreate(first.entityText, nodes)
-    else await this.save(first, nodes)
   }
 
   private async findOrCreate(entityText: EntityText, nodes: Group): Promise<void> {
@@ -392,21 +379,17 @@ class NestedRun {
       const node = nodes[index]
       if (node) node.row = result
     }
-    await this.tellLoaded(entityText, nodes)
-  }
-
-  /** Events of the call's own rows fire once they have their relations. */
-  private async tellLoaded(entityText: EntityText, nodes: Group): Promise<void> {
+    // Events of the call's own rows fire once they have their relations.
     const found = nodes.filter(({ row }) => row && !row.created).filter((node) => !this.roots.has(node))
     const session = await openSession(this.manager)
     await afterLoad(session, entityText, [...new Set(found.map(nodeEntity))])
     await session.close()
   }
 
-  private async save({ metadata }: NewNode, nodes: Group): Promise<void> {
+  private async save(target: NewNode['metadata']['target'], nodes: Group): Promise<void> {
     const entities = nodes.map(savable)
     // A transaction is open already, perhaps one that SQL began and TypeORM does not know of.
-    await this.manager.save(metadata.target, entities, { transaction: false })
+    await this.manager.save(target, entities, { transaction: false })
     for (const [index, node] of nodes.entries()) {
       node.row = { entity: entities[index] ?? {}, created: true, attempts: 1 }
     }
@@ -460,19 +443,14 @@ function savable({ metadata, values }: NewNode): ObjectLiteral {
 }
 
 function joinKey({ inverseEntityMetadata, joinColumns }: Relation, owner: unknown): ObjectLiteral {
-  const columns = joinColumns.flatMap(({ referencedColumn }) => (referencedColumn ? [referencedColumn] : []))
+  const columns = joinColumns.flatMap(({ referencedColumn }) => referencedColumn ?? [])
   const maps = [...inverseEntityMetadata.primaryColumns, ...columns].map((column) =>
     column.getEntityValueMap(owner as ObjectLiteral),
   )
   return Object.assign({}, ...maps) as ObjectLiteral
 }
 
-interface JoinRow {
-  readonly junction: Relation['inverseEntityMetadata']
-  readonly row: Record<string, unknown>
-}
-
-function joinRow(relation: Relation, entity: ObjectLiteral, other: ObjectLiteral): JoinRow {
+function joinRow(relation: Relation, entity: ObjectLiteral, other: ObjectLiteral) {
   const junction = relation.junctionEntityMetadata
   if (!junction) throw new TypeError(`"${relation.propertyPath}" has no join table.`)
   const [owner, inverse] = relation.isManyToManyOwner ? [entity, other] : [other, entity]

@@ -16,7 +16,6 @@ import {
   Planner,
   storedRowOf,
   textOfObject,
-  type Walk,
 } from './graph-plan'
 import { copyOfGiven, hasId, hasValue, isObject, requireObject, setRelation } from './values'
 
@@ -99,21 +98,6 @@ async function saveAll(
   })
 }
 
-/** Objects that `save` writes, whatever they are: one that has no primary key may become the row that holds its text. */
-const saving = (entities: ReadonlySet<unknown>): Walk => ({
-  asksBack: true,
-  refuse: () => {},
-  begin: (_, { metadata, given, where }) => {
-    const begun = begunOf(metadata, given)
-    return begun.row || entities.has(given) ? begun : { entityText: textOfObject(metadata, given, where) }
-  },
-  end: (node) => {
-    const scope = node.entityText?.declaration.scope ?? []
-    const isKnown = scope.every((column) => ownerOf(node, column) ?? hasValue(column.getEntityValue(node.values)))
-    if (!isKnown) node.entityText = undefined
-  },
-})
-
 /** Begins a node without a text to look for. */
 const begunOf = (metadata: EntityMetadata, given: ObjectLiteral): Begun => ({
   entityText: undefined,
@@ -135,7 +119,21 @@ class KnownTexts {
    * @param entities stay what they are
    */
   async find(manager: EntityManager, entities: readonly unknown[]): Promise<void> {
-    const planner = new Planner(saving(new Set(entities)))
+    const written = new Set(entities)
+    const planner = new Planner({
+      asksBack: true,
+      refuse: () => {},
+      // One that has no primary key, and that the call does not write itself, may become the row that holds its text.
+      begin: (_, metadata, given, where) => {
+        const begun = begunOf(metadata, given)
+        return begun.row || written.has(given) ? begun : { entityText: textOfObject(metadata, given, where) }
+      },
+      end: (node) => {
+        const scope = node.entityText?.declaration.scope ?? []
+        const isKnown = scope.every((column) => ownerOf(node, column) ?? hasValue(column.getEntityValue(node.values)))
+        if (!isKnown) node.entityText = undefined
+      },
+    })
     const roots: NewNode[] = []
     for (const given of entities.filter(isObject)) {
       const metadata = this.metadata.findInheritanceMetadata(given)

@@ -183,10 +183,6 @@ export function givenIn(relation: Relation, entity: ObjectLiteral, promises = tr
   return holder[`__${propertyName}__`] ?? promise ?? Object.getOwnPropertyDescriptor(holder, propertyName)?.value
 }
 
-/** What an object has in a relation, once the promise of a lazy relation is kept. */
-export const promisedIn = async (relation: Relation, entity: ObjectLiteral): Promise<unknown> =>
-  await Promise.resolve(givenIn(relation, entity))
-
 /** Sets a relation as it is, where TypeORM's own would merge two objects into one. */
 export function setRelation(relation: Relation, entity: ObjectLiteral, value: unknown): void {
   const holder = holderOf(relation, entity)
@@ -258,7 +254,7 @@ export async function withPromised<Values extends ObjectLiteral>(
   if (metadata.lazyRelations.length === 0 || !isObject(values) || Array.isArray(values)) return values
   const copy = copyOfGiven(metadata, values)
   for (const relation of metadata.lazyRelations) {
-    const given = await promisedIn(relation, values)
+    const given = await givenIn(relation, values)
     if (given !== undefined) setRelation(relation, copy, given)
   }
   return copy as Values
@@ -394,30 +390,29 @@ export function requireObject({ metadata }: Pick<EntityColumns, 'metadata'>, val
  */
 export function requireKnown({ metadata }: EntityColumns, values: ObjectLiteral): void {
   if (typeof metadata.target === 'function' && values instanceof metadata.target) return
-  const known = properties.get(metadata) ?? propertiesOf(metadata)
+  let names = properties.get(metadata)
+  if (!names) {
+    const { columns, relations, embeddeds, relationIds, lazyRelations } = metadata
+    // Parsed JSON may have `__proto__` as a property of its own; it brings no value.
+    names = new Set(['__proto__'])
+    for (const { propertyName } of [...embeddeds, ...relationIds]) names.add(propertyName)
+    for (const { propertyPath } of [...columns, ...relations]) names.add(propertyPath.split('.')[0] ?? propertyPath)
+    // What TypeORM keeps beside a lazy relation.
+    for (const { propertyName } of lazyRelations) {
+      for (const prefix of ['', '_has', '_promise']) names.add(`_${prefix}_${propertyName}__`)
+    }
+    properties.set(metadata, names)
+  }
   for (const name of Object.keys(values)) {
-    if (known.has(name) || values[name] === undefined) continue
+    if (names.has(name) || values[name] === undefined) continue
     throw new DeclarationError(
       `${metadata.name} has no property "${name}", and its value would be dropped. Correct the name, or leave it out.`,
     )
   }
 }
 
-const properties = new WeakMap<EntityMetadata, ReadonlySet<string>>()
-
-/** Returns the names of columns, relations and embeddeds; for a lazy relation also what TypeORM keeps beside it. */
-function propertiesOf(metadata: EntityMetadata): ReadonlySet<string> {
-  const { columns, relations, embeddeds, relationIds } = metadata
-  // Parsed JSON may have `__proto__` as a property of its own; it brings no value.
-  const names = new Set(['__proto__'])
-  for (const { propertyName } of [...embeddeds, ...relationIds]) names.add(propertyName)
-  for (const { propertyPath } of [...columns, ...relations]) names.add(propertyPath.split('.')[0] ?? propertyPath)
-  for (const { propertyName } of metadata.lazyRelations) {
-    for (const prefix of ['', '_has', '_promise']) names.add(`_${prefix}_${propertyName}__`)
-  }
-  properties.set(metadata, names)
-  return names
-}
+/** Names of columns, relations and embeddeds. */
+const properties = new WeakMap<EntityMetadata, Set<string>>()
 
 /** Property paths of what values bring beside some columns, also in an embedded that one of these is in. */
 export function pathsBeside(
@@ -500,10 +495,6 @@ export type RowError = UniqueTextError | QueryFailedError | Error
 /** A user's function can throw anything. In tests, an error may come from another realm. */
 export function toRowError(thrown: unknown): RowError {
   if (thrown instanceof Error || isNativeError(thrown)) return thrown
-  return new Error(
-    `A function threw ${typeof thrown === 'object' ? 'an object' : `a ${typeof thrown}`} that is not an Error.`,
-    {
-      cause: thrown,
-    },
-  )
+  const what = typeof thrown === 'object' ? 'an object' : `a ${typeof thrown}`
+  return new Error(`A function threw ${what} that is not an Error.`, { cause: thrown })
 }
