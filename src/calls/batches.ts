@@ -118,14 +118,21 @@ export function* inBatches(
 
 /** @returns undefined for a row that is refused */
 function withTexts(
-  rules: BatchRules,
+  { entityText }: BatchRules,
   row: DistinctRow,
   refuse: (row: DistinctRow, error: unknown) => void,
 ): BatchItem | undefined {
-  const options = parameterOptions(rules.entityText.dataSource)
+  const options = parameterOptions(entityText.dataSource)
   try {
-    const texts = row.row.all.map((value) => parameterText(value, options))
-    return { ...row, texts, alone: bringsBytes(rules, row) }
+    const { all, others } = row.row
+    const texts = all.map((value) => parameterText(value, options))
+    if (!all.some((value) => ArrayBuffer.isView(value))) return { ...row, texts }
+    // The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says.
+    const columns = insertColumns(rowShape(entityText, others))
+    const { types } = entityText.ready
+    const isBytes = (value: unknown, index: number): boolean =>
+      ArrayBuffer.isView(value) && types.get(columns[index] ?? '')?.type !== 'bytea'
+    return { ...row, texts, alone: all.some(isBytes) }
   } catch (error) {
     refuse(row, error)
     return undefined
@@ -136,15 +143,6 @@ function lengthOf({ row, texts }: BatchItem): number {
   let length = 0
   for (const value of texts ?? row.all) if (typeof value === 'string') length += value.length
   return length
-}
-
-/** The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says. */
-function bringsBytes({ entityText }: BatchRules, { row }: BatchItem): boolean {
-  if (!row.all.some((value) => ArrayBuffer.isView(value))) return false
-  const columns = insertColumns(rowShape(entityText, row.others))
-  return row.all.some(
-    (value, index) => ArrayBuffer.isView(value) && entityText.ready.types.get(columns[index] ?? '')?.type !== 'bytea',
-  )
 }
 
 /** A batch as one statement with its parameters. */
@@ -236,21 +234,18 @@ export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[
   }
 }
 
-/** An insert into a distributed table, and the places of its rows in the batch. */
-interface CreateQuery {
-  readonly query: BatchQuery
-  readonly places: readonly number[]
-}
-
 /** Parameters that Postgres takes in one statement. */
 export const MAX_PARAMETERS = 65_535
 
-/** Inserts of these rows of a batch; in one statement, unless they bring very many columns. */
+/**
+ * Inserts of these rows of a batch into a distributed table, with their places in the batch; in one statement, unless
+ * they bring very many columns.
+ */
 export function* createQueries(
   { entityText }: BatchRules,
   items: readonly BatchItem[],
   missing: readonly number[],
-): Generator<CreateQuery> {
+): Generator<{ readonly query: BatchQuery; readonly places: readonly number[] }> {
   const chosen = missing.flatMap((index) => items[index] ?? [])
   const others = [...new Set(columnSets(chosen).flatMap((row) => row.others))]
   const row = rowShape(entityText, others)
@@ -298,7 +293,9 @@ export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Val
  *
  * @returns undefined for an entity whose rows are not numbered
  */
-export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: ValuesOf<Row>) => Row[]) | undefined {
+export function scopeOrder(
+  metadata: EntityMetadata,
+): (<Row>(rows: Row[], of: (row: Row) => ObjectLiteral) => Row[]) | undefined {
   const scopes = tableNumbers(metadata).map((one) => one.scope)
   if (scopes.length === 0) return undefined
   // The transaction that writes the first row keeps all others out, so any order is safe: the order of the input is
@@ -311,25 +308,20 @@ export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: Va
   }
 }
 
-type ValuesOf<Row> = (row: Row) => ObjectLiteral
-
-/** Values that are written to a row of an entity. */
-interface Written {
-  readonly columns: { readonly metadata: EntityMetadata }
-  readonly values: ObjectLiteral
-}
-
 /**
  * Unique indexes that may refuse rows only because others were numbered meanwhile, so that another attempt may succeed:
  * those of numbers that no row brings.
  */
-export function numberIndexes(rows: readonly Written[]): ReadonlySet<string> {
-  const all = rows.flatMap(({ columns, values }) =>
-    tableNumbers(columns.metadata).map(({ column, table }) => ({
-      index: table.index,
-      isGiven: (column.getEntityValue(values) ?? null) !== null,
-    })),
-  )
-  const given = new Set(all.filter(({ isGiven }) => isGiven).map(({ index }) => index))
-  return new Set(all.map(({ index }) => index).filter((index) => !given.has(index)))
+export function numberIndexes(
+  rows: readonly { readonly columns: { readonly metadata: EntityMetadata }; readonly values: ObjectLiteral }[],
+): ReadonlySet<string> {
+  const all = new Set<string>()
+  const given = new Set<string>()
+  for (const { columns, values } of rows) {
+    for (const { column, table } of tableNumbers(columns.metadata)) {
+      all.add(table.index)
+      if ((column.getEntityValue(values) ?? null) !== null) given.add(table.index)
+    }
+  }
+  return new Set([...all].filter((index) => !given.has(index)))
 }

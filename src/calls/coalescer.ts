@@ -9,6 +9,7 @@ import { type EntityText, onTable } from './entity-text'
 import { groupBy } from './batches'
 import { type RowValues, sameValues } from './row-values'
 import { statementsOf } from './statements'
+import { isObject } from './values'
 import { currentEvent, type OperationEvent } from './watch'
 
 /** How many calls may go their ordinary way at once; further calls wait. */
@@ -81,13 +82,20 @@ export class Coalescer {
   ) {}
 
   /** @returns undefined where the call goes its ordinary way at once; it says by `leave` when it has */
-  enter(arrival: Arrival): Promise<Answer> | undefined {
+  enter({ manager, row, missing, takes }: Arrival): Promise<Answer> | undefined {
     const free = !this.crowded && this.alone < MOST_ALONE && this.sharing === 0 && this.waiting.length === 0
-    if (free || this.found < LEAST_FOUND || !canShare(arrival.row) || !this.seesAlike()) {
+    // A key that shares is short, and of nothing but texts and numbers: the driver sends an object in ways of its own.
+    const mayShare = (): boolean => keyLengthOf(row) <= MOST_CHARACTERS && !row.key.some(isObject) && this.seesAlike()
+    if (free || this.found < LEAST_FOUND || !mayShare()) {
       this.alone += 1
       return undefined
     }
-    return this.wait(arrival)
+    const answer = new Promise<Answer>((resolve) => {
+      const event = currentEvent()
+      this.waiting.push({ manager, row, missing, takes, followed: false, apart: false, resolve, event })
+    })
+    this.serve()
+    return answer
   }
 
   /** A call that went its ordinary way has its row: notifies the calls that wait for it. */
@@ -107,15 +115,6 @@ export class Coalescer {
     // Calls that were not notified: the call that they waited for failed, which concerns only itself.
     if (answer?.followers) for (const one of answer.followers.splice(0)) this.waiting.push({ ...one, followed: true })
     if (this.waiting.length > 0) this.serve()
-  }
-
-  private wait({ manager, row, missing, takes }: Arrival): Promise<Answer> {
-    const answer = new Promise<Answer>((resolve) => {
-      const event = currentEvent()
-      this.waiting.push({ manager, row, missing, takes, followed: false, apart: false, resolve, event })
-    })
-    this.serve()
-    return answer
   }
 
   /** Under row security, connections that are given a caller's rights see different rows. */
@@ -262,10 +261,6 @@ export class Coalescer {
 type Same = readonly WaitingCall[]
 
 const mayFollow = ({ missing, followed, apart }: WaitingCall): boolean => missing === 'insert' && !followed && !apart
-
-/** The key is short, and of nothing but texts and numbers: the driver sends an object in ways of its own. */
-const canShare = (row: RowValues): boolean =>
-  keyLengthOf(row) <= MOST_CHARACTERS && row.key.every((value) => typeof value !== 'object' || value === null)
 
 const keyLengthOf = ({ key }: RowValues): number =>
   key.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0)

@@ -90,13 +90,8 @@ export interface ReadyText extends EntityText {
   readonly rowStatements: Map<string, RowStatements>
   readonly upsertStatements: Map<string, UpsertStatements>
   readonly batchStatements: Map<string, Statement<BatchRow>>
-  readonly streak: Streak
-}
-
-/** What single calls of find-or-create have met lately. */
-interface Streak {
-  /** How many calls in succession have found their rows; negative: have created them. */
-  calls: number
+  /** How many single calls of find-or-create in succession have found their rows; negative: have created them. */
+  readonly streak: { calls: number }
 }
 
 /** @param ready of `ensureReady` */
@@ -139,14 +134,11 @@ export function cached<T>(cache: Map<string, T>, columns: readonly string[], cre
   return created
 }
 
-/** What was made of an entity's declarations, which are another list once one is added. */
-interface Known {
-  readonly declarations: readonly Declaration[]
-  /** The texts by the option `by`. */
-  readonly texts: Map<string | undefined, EntityText>
-}
-
-const entityTexts = new WeakMap<EntityMetadata, Known>()
+/** Texts by the option `by`, with the declarations that they were made of: these are another list once one is added. */
+const entityTexts = new WeakMap<
+  EntityMetadata,
+  { readonly declarations: readonly Declaration[]; readonly texts: Map<string | undefined, EntityText> }
+>()
 
 /**
  * @param by name of the declaration; may be left out where the entity has one only
@@ -250,11 +242,6 @@ export function keyOnly(entityText: EntityText): EntityText {
   return made
 }
 
-/** The part of `pg-types` that `pg` reads values with. */
-interface TypeParsers {
-  getTypeParser(oid: number, format: string): unknown
-}
-
 /** What a column must be for equal texts to be the same bytes, as `format_type` has it, with the OIDs of the types. */
 const PLAIN_TEXT = /^(?:text|character varying(?:\(\d+\))?)$/
 const TEXT = 25
@@ -265,7 +252,9 @@ const VARCHAR = 1043
  * for texts. A caller's text then stands for one that the server would send back.
  */
 function readsPlainTexts({ driver, options }: DataSource): boolean {
-  const { types } = (driver as { readonly postgres?: { readonly types?: Partial<TypeParsers> } }).postgres ?? {}
+  // The part of `pg-types` that `pg` reads values with.
+  type PgTypes = { getTypeParser?(oid: number, format: string): unknown }
+  const { types } = (driver as { readonly postgres?: { readonly types?: PgTypes } }).postgres ?? {}
   const { extra } = options as { readonly extra?: { readonly types?: unknown } }
   if (typeof types?.getTypeParser !== 'function' || extra?.types !== undefined) return false
   // Of a format that does not exist, every type has the parser of those that have none.

@@ -18,10 +18,10 @@ import {
 import { type Arrival, coalescerOf } from './coalescer'
 import { type EntityText, entityTextOf, readyText, requireChanged } from './entity-text'
 import { findOrCreateNested, findOrCreateOneNested, nestedCall } from './graph'
-import { finish, hydrate, type RelationsToLoad, relationsToLoad } from './hydrate'
+import { finish, hydrate, relationsToLoad } from './hydrate'
 import { isDeleted, requireDeleteDate } from './look-up'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
-import { type FindOrCreateResult, findOrCreateRow, type OnDeleted } from './one-row'
+import { type FindOrCreateResult, findOrCreateRow } from './one-row'
 import { isDeferred, type RequestedRow, requestedRow } from './row-values'
 import { keyValues, normalized, requireObject, withPromised } from './values'
 import { countResults, watched, watchers } from './watch'
@@ -102,24 +102,17 @@ export async function findOrCreate<
 }
 
 /** What entity and options decide, before the values are looked at. */
-interface Plan {
-  readonly entityText: EntityText
-  /** Where relations are found or created too. */
-  readonly nested: ReturnType<typeof nestedCall>
-  readonly load: RelationsToLoad | undefined
-  readonly onDeleted: OnDeleted | undefined
-}
-
 function planOf<Entity extends ObjectLiteral>(
   operation: 'findOrCreate' | 'findOrCreateMany',
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   options: Omit<FindOrCreateOptions<Entity>, 'create'> & { readonly by?: string | undefined },
-): Plan {
+) {
   checkOptions(`${operation}()`, options, CALL_RULES[operation])
   const entityText = entityTextOf(manager, entity, options.by)
   const { deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+  // Relations that are found or created too.
   const nested = options.relations && nestedCall(manager, entityText, options)
   return {
     entityText,

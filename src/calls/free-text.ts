@@ -101,9 +101,6 @@ interface Sought {
   readonly taken: (texts: readonly string[], own: ObjectLiteral | null) => Promise<ReadonlySet<string>>
 }
 
-const isOfOneProperty = ({ name, text: [first, another] }: Declaration): boolean =>
-  another === undefined && first?.column.propertyPath === name
-
 /** @throws TextRejectedError, DeclarationError */
 function soughtOf(
   manager: EntityManager,
@@ -117,7 +114,10 @@ function soughtOf(
   const columns = entityColumns(dataSource, metadata)
   requireObject(columns, values)
   const names = namesOfEntity(metadata)
-  const known = [...names, ...declarationsOf(metadata).filter(isOfOneProperty)].map(({ name }) => name)
+  const ofOneProperty = declarationsOf(metadata).filter(
+    ({ name, text: [first, another] }) => another === undefined && first?.column.propertyPath === name,
+  )
+  const known = [...names, ...ofOneProperty].map(({ name }) => name)
   const [property, another] = known.filter((one) => (by === undefined ? values[one] !== undefined : one === by))
   if (property === undefined || another !== undefined) {
     throw new DeclarationError(
@@ -202,13 +202,11 @@ async function inSession<Result>(manager: EntityManager, run: (session: Session)
   }
 }
 
-const numbered = (text: string, n: number): string => `${text}-${n}`
-
 /** The text, and then all that are not taken when their batch is looked up: the text again if it has become free. */
 async function* textsToTry(
   manager: EntityManager,
   sought: Sought,
-  { candidates = numbered, id }: FreeTextOptions,
+  { candidates = (given, n) => `${given}-${n}`, id }: FreeTextOptions,
 ): AsyncGenerator<string, void, undefined> {
   const { columns, text, normalized } = sought
   const criteria = id === undefined ? undefined : rowKey(columns, id).criteria
@@ -251,14 +249,11 @@ async function ownRow(
   }
 }
 
-interface Batch {
-  /** By their identities. */
-  readonly texts: ReadonlyMap<string, string>
-  readonly rejection?: unknown
-}
-
-/** The texts before one that is rejected, too: that one may be too long only because its number is. */
-function batchOf({ property, identityOf }: Sought, textAt: (index: number) => string): Batch {
+/** Texts by their identities, up to the first that is rejected: that one may be too long only because its number is. */
+function batchOf(
+  { property, identityOf }: Sought,
+  textAt: (index: number) => string,
+): { readonly texts: ReadonlyMap<string, string>; readonly rejection?: unknown } {
   const texts = new Map<string, string>()
   for (let index = 0; index < BATCH; index++) {
     try {
