@@ -161,7 +161,13 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   const columns = columnsOf(items, others)
   const few = entityText.ready.partitioned && !updates ? fewScopes(entityText, columns) : []
   return {
-    statement: batchStatementOf(entityText, { others, defaults, fewScopes: few.map(([name]) => name), updates }),
+    statement: batchStatementOf(
+      entityText,
+      others,
+      defaults,
+      few.map(([name]) => name),
+      updates,
+    ),
     values: [
       ...columns,
       ...partial.map((name) => items.map(({ row }) => row.others.includes(name))),

@@ -185,12 +185,21 @@ export async function foundRow(
  * @throws DeclarationError for a property that is neither text nor scope
  */
 export function lookedUp(call: string, entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
-  refuseOtherProperties(call, entityText, values)
+  requireObject(entityText, values)
+  const { metadata, declaration } = entityText
+  const { text, scope, name } = declaration
+  const others = pathsBeside(metadata, [...text.map(({ column }) => column), ...scope], values)
+  // Ignoring a condition would return a row that the caller did not ask for.
+  if (others.length > 0) {
+    throw new DeclarationError(
+      `${call} looks a row of ${metadata.name} up by "${name}" alone. ` +
+        `Leave out ${others.map((one) => `"${one}"`).join(', ')}, or use TypeORM's own calls.`,
+    )
+  }
   try {
     return rowValues(entityText, values)
   } catch (error) {
     if (!(error instanceof TextRejectedError)) throw error
-    const { text } = entityText.declaration
     for (const { column, transformed } of text) {
       const given: unknown = column.getEntityValue(values)
       const isText = given === undefined ? text.length > 1 : given === null || typeof given === 'string' || transformed
@@ -199,18 +208,4 @@ export function lookedUp(call: string, entityText: EntityText, values: ObjectLit
     }
     return undefined
   }
-}
-
-/** Ignoring a condition would return a row that the caller did not ask for. */
-function refuseOtherProperties(call: string, entityText: EntityText, values: ObjectLiteral): void {
-  requireObject(entityText, values)
-  const { declaration, metadata } = entityText
-  const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
-  const others = pathsBeside(metadata, key, values)
-  if (others.length === 0) return
-  const list = others.map((name) => `"${name}"`).join(', ')
-  throw new DeclarationError(
-    `${call} looks a row of ${metadata.name} up by "${declaration.name}" alone. ` +
-      `Leave out ${list}, or use TypeORM's own calls.`,
-  )
 }

@@ -39,15 +39,7 @@ import {
   relationsToLoad,
 } from './hydrate'
 import { type FindOrCreateResult, findOrCreateRow, isHeard, upsertRow } from './one-row'
-import {
-  isReplaced,
-  sameValues,
-  type RequestedRow,
-  requestedRow,
-  type RowValues,
-  withCreated,
-  withUpdate,
-} from './row-values'
+import { isReplaced, sameValues, type RequestedRow, requestedRow, withCreated, withUpdate } from './row-values'
 import { type RowError, toRowError, withPromised } from './values'
 import { isDeleted, requireDeleteDate } from './look-up'
 import { isChanging, requireUsed, updateOf } from './updates'
@@ -88,7 +80,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   private readonly apart = new Set<string>()
   /** Rows of earlier rounds, by their identity. */
   private readonly before = new Map<string, DistinctRow[]>()
-  private length = 0
+  /** The length of the texts that will be sent. */
+  characters = 0
   private over = false
 
   /**
@@ -164,7 +157,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       if (known) return this.repeat(known, requested, input)
       if (this.rules.ahead && this.isAhead(this.rules.ahead, row.identity, { input, values })) return
       this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: requested.create })
-      for (const value of row.all) if (typeof value === 'string') this.length += value.length
+      for (const value of row.all) if (typeof value === 'string') this.characters += value.length
     } catch (error) {
       // The user's own transformer may throw anything for one row.
       writeResult(this, { input, repeats: undefined }, { error: toRowError(error) })
@@ -186,18 +179,14 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       this.later.push({ input, values: requested.values })
       return
     }
+    const like = [known, ...(this.before.get(identity) ?? [])].find((one) => sameValues(one.row, requested.row))
     known.repeats ??= []
     known.repeats.push({
       input,
       values: requested.values,
-      sameAs: requested.create === undefined ? this.inputLike(known, requested.row) : undefined,
+      sameAs: requested.create === undefined ? like?.input : undefined,
     })
     if (updates) this.rows.set(identity, withUpdate(this.entityText, updates, known, requested))
-  }
-
-  private inputLike(known: DistinctRow, row: RowValues): number | undefined {
-    if (sameValues(known.row, row)) return known.input
-    return this.before.get(row.identity)?.find((one) => sameValues(one.row, row))?.input
   }
 
   /**
@@ -217,11 +206,6 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /** How many inputs were added. */
   get inputs(): number {
     return this.results.length
-  }
-
-  /** The length of the texts that will be sent. */
-  get characters(): number {
-    return this.length
   }
 
   /**
@@ -277,7 +261,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const { create, updates, deleted = 'return', onLost, first, batchRows } = this.rules
     const { results, progress } = this
     const { metadata, declaration } = entityText
-    const singly = goesSingly(entityText, updates)
+    // An event before the write must know which rows will be inserted, so each row goes its own way.
+    const singly = updates ? isHeard(entityText) || entityText.ready.distributed === true : listensToInsert(entityText)
     const isDeferred = typeof create === 'function'
     const rules = { entityText, updates, batchRows }
     const base = { ...rules, session, deleted, results, progress, onLost, first, singly, isDeferred }
@@ -527,10 +512,6 @@ interface ManyCall<Entity> extends BatchRules {
 
 /** Up to this many rows are sent one by one after one of them was refused. */
 const FEW_ROWS = 3
-
-/** An event before the write must know which rows will be inserted, so each row goes its own way. */
-const goesSingly = (entityText: ReadyText, updates: Updates | undefined): boolean =>
-  updates ? isHeard(entityText) || entityText.ready.distributed === true : listensToInsert(entityText)
 
 /** @param statementRuns whether the statement itself is known not to cause an error */
 async function runBatch<Entity extends ObjectLiteral>(

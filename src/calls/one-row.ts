@@ -128,30 +128,14 @@ async function insertBeside(attempts: Attempts, entityText: ReadyText, row: RowV
   // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
   const found = await find(session, entityText, row)
   if (found) return found
-  const { createInChain } = statementsOf(entityText, row.others)
+  const { createInChain, createInChainOrRaise } = statementsOf(entityText, row.others)
   const [created] = await session.rowsOrRollBack(createInChain, row.all).catch(noneIfTaken)
-  return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(attempts, entityText, row))
-}
-
-/** A deferrable constraint, and a name that is taken, refuse the row with an error in place of nothing. */
-const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || tableNames(metadata).length > 0
-
-function noneIfTaken(error: unknown): StoredRow[] {
-  if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
-  throw error
-}
-
-/** Inserts the row without ON CONFLICT, so that another index throws. If our own index refuses, the attempt was lost. */
-async function createOrRaise(
-  attempts: Attempts,
-  entityText: ReadyText,
-  row: RowValues,
-): Promise<StoredRow | undefined> {
-  const { session } = attempts
-  const { createInChainOrRaise } = statementsOf(entityText, row.others)
+  const stored = created ?? (await find(session, entityText, row))
+  if (stored) return stored
+  // Without ON CONFLICT, so that another index throws. If our own index refuses, the attempt was lost.
   try {
-    const [created] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
-    return created
+    const [raised] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
+    return raised
   } catch (error) {
     const { declaration } = entityText
     const { code, constraint } = serverError(error) ?? {}
@@ -161,6 +145,14 @@ async function createOrRaise(
     attempts.refusal = error
     return undefined
   }
+}
+
+/** A deferrable constraint, and a name that is taken, refuse the row with an error in place of nothing. */
+const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || tableNames(metadata).length > 0
+
+function noneIfTaken(error: unknown): StoredRow[] {
+  if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
+  throw error
 }
 
 /** @throws HashCollisionError where another text of equal hash has the place of the refused one, and no guard moves on */
@@ -278,8 +270,11 @@ export async function upsertRow<Entity extends ObjectLiteral>(
       continue
     }
     if (stored) {
-      const entity = (await toEntity(session, entityText, stored, listened)) as Entity
-      return { entity, created: stored.created, attempts: attempts.count }
+      const { created } = stored
+      const entity = hydrate(entityText, session, stored, listened?.announced(created)) as Entity
+      if (created) await afterInsert(session, entityText, entity)
+      else await afterUpdate(session, entityText, entity)
+      return { entity, created, attempts: attempts.count }
     }
     await attempts.again()
   }
@@ -296,8 +291,10 @@ async function createOnly(attempts: Attempts, entityText: ReadyText, row: RowVal
 
 /** An upsert that is announced to listeners. What is to happen must be known before, so the row is looked for first. */
 class ListenedUpsert {
-  /** What BeforeInsert or BeforeUpdate has seen. */
-  readonly announced: { inserted?: ObjectLiteral | undefined; updated?: ObjectLiteral } = {}
+  /** What BeforeInsert has seen. */
+  private inserted: ObjectLiteral | undefined
+  /** What BeforeUpdate has seen. */
+  private updated: ObjectLiteral | undefined
   private insert: RowValues | undefined
   private update: { readonly row: RowValues; readonly updates: Updates } | undefined
 
@@ -307,6 +304,12 @@ class ListenedUpsert {
     private readonly requested: RequestedRow,
     private readonly updates: Updates,
   ) {}
+
+  announced(created: boolean): ObjectLiteral | undefined {
+    if (created) return this.inserted
+    // With single table inheritance the row may be of a child's class, which the values were not.
+    return this.entityText.metadata.discriminatorColumn ? undefined : this.updated
+  }
 
   /** Each event fires once for all attempts. */
   async tryOnce(): Promise<StoredRow | undefined> {
@@ -323,15 +326,12 @@ class ListenedUpsert {
       // On a distributed table, what is as it should be is not given back.
       return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
     }
-    this.insert ??= await this.announceInsert()
+    if (!this.insert) {
+      const deferred = new DeferredRow(session, entityText, this.requested)
+      this.insert = await deferred.complete()
+      this.inserted = deferred.entity
+    }
     return await createOnly(this.attempts, entityText, this.insert)
-  }
-
-  private async announceInsert(): Promise<RowValues> {
-    const deferred = new DeferredRow(this.attempts.session, this.entityText, this.requested)
-    const row = await deferred.complete()
-    this.announced.inserted = deferred.entity
-    return row
   }
 
   /**
@@ -350,7 +350,7 @@ class ListenedUpsert {
     const entity = entityToInsert(entityText, requested)
     const given = await withPromised(entityText.metadata, entity)
     const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
-    this.announced.updated = entity
+    this.updated = entity
     await beforeUpdate(this.attempts.session, entityText, entity)
     const values = await withPromised(entityText.metadata, entity)
     entityText.others.forEach((column, index) => {
@@ -360,19 +360,4 @@ class ListenedUpsert {
     })
     return withUsed(withOthersOf(requested.row, entityText, values))
   }
-}
-
-async function toEntity(
-  session: Session,
-  entityText: ReadyText,
-  stored: StoredRow,
-  listened: ListenedUpsert | undefined,
-): Promise<ObjectLiteral> {
-  const { inserted, updated } = listened?.announced ?? {}
-  // With single table inheritance the row may be of a child's class, which the values were not.
-  const announced = entityText.metadata.discriminatorColumn ? undefined : updated
-  const entity = hydrate(entityText, session, stored, stored.created ? inserted : announced)
-  if (stored.created) await afterInsert(session, entityText, entity)
-  else await afterUpdate(session, entityText, entity)
-  return entity
 }

@@ -248,13 +248,10 @@ export class DeferredRow {
 
   async complete(): Promise<RowValues> {
     if (this.requested.create) await this.session.release()
-    return await this.announce(await withCreated(this.entityText, this.requested))
-  }
-
-  /** Listeners may fill in columns; another text would make it another operation, so text and scope stay as given. */
-  private async announce(requested: RequestedRow): Promise<RowValues> {
+    const requested = await withCreated(this.entityText, this.requested)
     const { row } = requested
     if (!listensToInsert(this.entityText)) return row
+    // Listeners may fill in columns; another text would make it another operation, so text and scope stay as given.
     const entity = entityToInsert(this.entityText, requested)
     this.entity = entity
     await beforeInsert(this.session, this.entityText.metadata, entity)

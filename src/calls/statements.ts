@@ -78,19 +78,17 @@ export function upsertStatementsOf(
   })
 }
 
-/** What a batch is, beside its values. */
-interface BatchColumns {
-  readonly others: readonly string[]
-  /** SQL of the defaults of those that some of its rows leave out. */
-  readonly defaults: ReadonlyMap<string, string>
-  readonly fewScopes: readonly string[]
-  readonly updates: Updates | undefined
-}
-
-/** The statement that finds or writes the rows of a batch, compiled and kept likewise. */
+/**
+ * The statement that finds or writes the rows of a batch, compiled and kept likewise.
+ *
+ * @param defaults SQL of the defaults of `others` that some of its rows leave out
+ */
 export function batchStatementOf(
   entityText: ReadyText,
-  { others, defaults, fewScopes, updates }: BatchColumns,
+  others: readonly string[],
+  defaults: ReadonlyMap<string, string>,
+  fewScopes: readonly string[],
+  updates: Updates | undefined,
 ): Statement<BatchRow> {
   const update = updates ? others.filter((name) => updates.columns.has(name)) : []
   const key = [...others, '', ...[...defaults].flat(), '', ...fewScopes, '', ...update, String(updates?.skipUnchanged)]
@@ -128,12 +126,12 @@ export function rowShape(
   const names = select.map(({ databaseName }) => databaseName)
   const discriminator = metadata.discriminatorColumn?.databaseName
   const hidden = [discriminator, deletedColumn({ metadata, declaration })].filter(
-    (name) => name !== undefined && !names.includes(name),
+    (name): name is string => name !== undefined && !names.includes(name),
   )
   return {
     table: declaration.table,
     others,
-    select: [...names, ...hidden.filter((name) => name !== undefined)],
+    select: [...names, ...hidden],
     echoed,
     types: ready.types,
     spatial,

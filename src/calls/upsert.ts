@@ -2,12 +2,12 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { openSession } from '../connection/open-session'
 import { checkOptions } from '../options'
 import { CALL_RULES, calledFrom, callerOf, type UpsertByTextOptions } from './call-options'
-import { type EntityText, entityTextOf, readyText, requireChanged, type Updates } from './entity-text'
+import { entityTextOf, readyText, requireChanged } from './entity-text'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
 import { type FindOrCreateResult, findOrCreateRow, upsertRow } from './one-row'
-import { type RequestedRow, requestedRow } from './row-values'
+import { requestedRow } from './row-values'
 import { isChanging, requireUsed, updatesOf } from './updates'
-import { finish, type RelationsToLoad, relationsToLoad } from './hydrate'
+import { finish, relationsToLoad } from './hydrate'
 import { withPromised } from './values'
 import { countResults, watched, watchers } from './watch'
 
@@ -73,38 +73,29 @@ export async function upsertByText<Entity extends ObjectLiteral>(
     const values = lazyRelations.length > 0 ? await withPromised(entityText.metadata, given) : given
     const requested = requestedRow(entityText, values, options.create)
     requireUsed(entityText, updates, requested.row)
-    return await upsertOne<Entity>(manager, entityText, requested, { load, updates })
+    const session = await openSession(manager)
+    try {
+      let result: FindOrCreateResult<Entity> | undefined
+      // A loop, because every function around it would cost the stack of an error a line.
+      for (let again = false; !result; again = true) {
+        const ready = await readyText(session, entityText)
+        try {
+          result = isChanging(updates, requested.row)
+            ? await upsertRow<Entity>(session, ready, requested, updates)
+            : await findOrCreateRow<Entity>(session, ready, requested)
+        } catch (error) {
+          requireChanged(session, entityText, error, again)
+        }
+      }
+      await finish(session, entityText, [result], load)
+      return result
+    } finally {
+      await session.close()
+    }
   }
   const prepared = new PreparedMany<Entity>(entityText, load, { create: options.create, updates })
   const caller = callerOf(upsertByText)
   const adding = prepared.addAll(given as readonly DeepPartial<Entity>[])
   if (adding) await adding
   return await calledFrom(caller, prepared.run(manager))
-}
-
-async function upsertOne<Entity extends ObjectLiteral>(
-  manager: EntityManager,
-  entityText: EntityText,
-  requested: RequestedRow,
-  { load, updates }: { readonly load: RelationsToLoad | undefined; readonly updates: Updates },
-): Promise<FindOrCreateResult<Entity>> {
-  const session = await openSession(manager)
-  try {
-    let result: FindOrCreateResult<Entity> | undefined
-    // A loop, because every function around it would cost the stack of an error a line.
-    for (let again = false; !result; again = true) {
-      const ready = await readyText(session, entityText)
-      try {
-        result = isChanging(updates, requested.row)
-          ? await upsertRow<Entity>(session, ready, requested, updates)
-          : await findOrCreateRow<Entity>(session, ready, requested)
-      } catch (error) {
-        requireChanged(session, entityText, error, again)
-      }
-    }
-    await finish(session, entityText, [result], load)
-    return result
-  } finally {
-    await session.close()
-  }
 }
