@@ -40,23 +40,25 @@ export function mayWaitForItself(queryRunner?: QueryRunner): boolean {
  */
 export function orWaitsForItself<T>(dataSource: DataSource, client: PgClient, send: () => Promise<T>): Promise<T> {
   const transaction = openTransaction()
-  return transaction ? sendWatching({ dataSource, client, transaction }, send) : send()
+  return transaction ? sendWatching(dataSource, client, transaction, send) : send()
 }
 
-/** A statement of ours on its way. */
-interface WatchedStatement {
-  readonly dataSource: DataSource
-  readonly client: PgClient
-  /** The innermost around it. */
-  readonly transaction: OpenTransaction
-}
-
-async function sendWatching<T>(sent: WatchedStatement, send: () => Promise<T>): Promise<T> {
+async function sendWatching<T>(
+  dataSource: DataSource,
+  client: PgClient,
+  innermost: OpenTransaction,
+  send: () => Promise<T>,
+): Promise<T> {
   const since = performance.now()
   let timer: NodeJS.Timeout | undefined
   let looking: Promise<boolean> | undefined
   const look = async (): Promise<void> => {
-    looking = tryCancel(sent, since)
+    // Transactions around the call that have sent nothing for a while.
+    const quiet: OpenTransaction[] = []
+    for (let one: OpenTransaction | undefined = innermost; one; one = one.outer)
+      if (!one.isOver && performance.now() - Math.max(one.heard, since) >= patience.milliseconds) quiet.push(one)
+    // Not cancelled also if there is no connection to ask.
+    looking = tryCancel(dataSource, client, quiet).catch(() => false)
     if (!(await looking)) timer = startTimer(() => void look(), patience.lookMilliseconds)
   }
   timer = startTimer(() => void look(), patience.lookMilliseconds)
@@ -76,30 +78,30 @@ const WITHOUT_MANAGER =
   'transaction uses another connection, and seems to wait for the call. Pass the manager that the transaction gives ' +
   'to its callback to every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
 
-/** @returns whether the statement was cancelled; false also if there is no connection to ask */
-async function tryCancel({ dataSource, client, transaction }: WatchedStatement, since: number): Promise<boolean> {
-  try {
-    // Transactions around the call that have sent nothing for a while.
-    const quiet: OpenTransaction[] = []
-    for (let one: OpenTransaction | undefined = transaction; one; one = one.outer)
-      if (!one.isOver && performance.now() - Math.max(one.heard, since) >= patience.milliseconds) quiet.push(one)
-    const clients = await Promise.all(
-      quiet.map(async ({ queryRunner }) =>
-        pgClientOf(queryRunner.isTransactionActive ? await queryRunner.connect() : undefined),
-      ),
-    )
-    const holders = clients.filter((one) => one !== undefined && one !== client && !isBusy(one))
-    const [innermost] = holders
-    const values = [client.processID, holders.map((one) => one?.processID)]
-    if (!innermost || typeof client.processID !== 'number') return false
-    // Uses the transaction's own connection only if there is no other and it answers: a failed transaction does not.
-    if (hasSpare(dataSource)) return hasRows(await dataSource.query(cancelWaiting, values))
-    if (innermost.getTransactionStatus?.() === 'E') return false
-    const query = { text: cancelWaiting, values, rowMode: 'array' }
-    return hasRows(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
-  } catch {
-    return false
-  }
+/**
+ * Cancels the statement of a client if it waits for one of the transactions.
+ *
+ * @returns whether it was cancelled
+ */
+async function tryCancel(
+  dataSource: DataSource,
+  client: PgClient,
+  transactions: readonly OpenTransaction[],
+): Promise<boolean> {
+  const clients = await Promise.all(
+    transactions.map(async ({ queryRunner }) =>
+      pgClientOf(queryRunner.isTransactionActive ? await queryRunner.connect() : undefined),
+    ),
+  )
+  const holders = clients.filter((one) => one !== undefined && one !== client && !isBusy(one))
+  const [innermost] = holders
+  const values = [client.processID, holders.map((one) => one?.processID)]
+  if (!innermost || typeof client.processID !== 'number') return false
+  // Uses the transaction's own connection only if there is no other and it answers: a failed transaction does not.
+  if (hasSpare(dataSource)) return hasRows(await dataSource.query(cancelWaiting, values))
+  if (innermost.getTransactionStatus?.() === 'E') return false
+  const query = { text: cancelWaiting, values, rowMode: 'array' }
+  return hasRows(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
 }
 
 /** TypeORM gives the rows, `pg` a result. */
@@ -184,31 +186,25 @@ export function beginCall(queryRunner: QueryRunner): () => void {
     callsUnderWay.set(queryRunner, calls)
     const start = queryRunner.startTransaction.bind(queryRunner)
     queryRunner.startTransaction = async (...args) => {
-      if (queryRunner.isTransactionActive && calls.size > 0) await untilSent(queryRunner, calls)
+      const begun = queryRunner.isTransactionActive ? [...calls] : []
+      // As long as calls that are under way use the connection. Between two statements of theirs they need no more than
+      // a turn of the event loop, unless code of the user's runs, which may wait for what waits here.
+      for (let isSending = true; isSending && begun.some((call) => calls.has(call));) {
+        await loopTurn()
+        const lock = lockMutex(queryRunner)
+        isSending = lock.before !== undefined
+        try {
+          if (lock.before) await orStuck(queryRunner, lock.before)
+        } finally {
+          lock.release()
+        }
+      }
       await start(...args)
     }
   }
   const call = {}
   calls.add(call)
   return () => void calls.delete(call)
-}
-
-/**
- * Waits for the calls that are under way, as long as they use the connection. Between two statements of theirs they
- * need no more than a turn of the event loop, unless code of the user's runs, which may wait for what waits here.
- */
-async function untilSent(queryRunner: QueryRunner, calls: ReadonlySet<object>): Promise<void> {
-  const begun = [...calls]
-  for (let isSending = true; isSending && begun.some((call) => calls.has(call));) {
-    await loopTurn()
-    const lock = lockMutex(queryRunner)
-    isSending = lock.before !== undefined
-    try {
-      if (lock.before) await orStuck(queryRunner, lock.before)
-    } finally {
-      lock.release()
-    }
-  }
 }
 
 /**
@@ -265,24 +261,20 @@ export async function orStuck(queryRunner: QueryRunner, end: Promise<void>): Pro
   }
 }
 
-/** What a section needs. */
-interface SectionOptions {
-  /** Gives the driver's client; throws where the connection is not ours to use any more. */
-  readonly connect: () => Promise<unknown>
-  /** The statements are a transaction of ours. */
-  readonly ownTransaction: boolean
-}
-
 /** Our own transaction on a query runner, which is not its caller's. */
 const ownTransactions = new WeakMap<QueryRunner, Section>()
 
 /**
  * Runs several statements in one section: if they are rolled back together, the call or the statement of another
  * between them would be undone as well. Inside, also in listeners and subscribers, each has sections of its own.
+ *
+ * @param isOwn the statements are a transaction of ours
+ * @param connect gives the driver's client; throws where the connection is not ours to use any more
  */
 export async function inSection<T>(
   queryRunner: QueryRunner,
-  { connect, ownTransaction: isOwn }: SectionOptions,
+  isOwn: boolean,
+  connect: () => Promise<unknown>,
   run: () => Promise<T>,
 ): Promise<T> {
   const lock = lockMutex(queryRunner)

@@ -17,7 +17,6 @@ import {
   inSavepointOf,
   needsNoWrapping,
   parsed,
-  type PreparedSending,
   queryByTypeOrm,
   sendPrepared,
   sendWatched,
@@ -103,14 +102,8 @@ export class PoolSession implements Session {
     const started = performance.now()
     let rows: readonly WireRow[]
     try {
-      const sending = {
-        dataSource: this.dataSource,
-        statement,
-        values,
-        behindSavepoint: false,
-        safe: true,
-        requireOwn: nobodyElse,
-      }
+      const { dataSource } = this
+      const sending = { dataSource, statement, values, behindSavepoint: false, safe: true, requireOwn: nobodyElse }
       rows = await (mayWaitForItself() ? sendWatched(client, sending) : sendPrepared(client, sending))
     } catch (error) {
       throw await this.failed(error, sent)
@@ -140,8 +133,10 @@ export class PoolSession implements Session {
 
   async failure(sql: string, error: Error): Promise<Error> {
     if (needsNoWrapping(error)) return error
+    const driverError = driverErrorOf(error)
+    await this.discardIfLost(driverError)
     // Without the parameters, as everywhere: they contain the text.
-    return new QueryFailedError(sql, undefined, await this.explained(driverErrorOf(error)))
+    return new QueryFailedError(sql, undefined, driverError)
   }
 
   readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> => {
@@ -186,8 +181,10 @@ export class PoolSession implements Session {
     return queryRunner
   }
 
+  /** A client can be taken without a query runner: it is one of `pg`, and nobody has put anything of their own between. */
   private isQuick(): boolean {
-    return !this.runner && givesClients(this.dataSource) && isUnheard(this.dataSource)
+    const { dataSource } = this
+    return !this.runner && !others.has(dataSource.driver) && connectsAsMade(dataSource) && isUnheard(dataSource)
   }
 
   private async connect(): Promise<unknown> {
@@ -216,12 +213,6 @@ export class PoolSession implements Session {
     this.ends += 1
     this.held?.release()
     this.held = undefined
-  }
-
-  /** Hears an error of the driver. */
-  private async explained(error: Error): Promise<Error> {
-    await this.discardIfLost(error)
-    return error
   }
 
   /**
@@ -289,17 +280,11 @@ class PooledClient {
 /** Drivers of other clients. */
 const others = new WeakSet<object>()
 
-/** How a DataSource makes its query runners, and whether they take a client as `PooledClient` does. */
-interface Making {
-  readonly ofDataSource: unknown
-  readonly ofDriver: unknown
-  readonly isKnown: boolean
-}
-
-const makings = new WeakMap<object, Making>()
-
-/** A client can be taken without a query runner: it is one of `pg`, and nobody has put anything of their own between. */
-const givesClients = (dataSource: DataSource): boolean => !others.has(dataSource.driver) && connectsAsMade(dataSource)
+/** How each driver's query runners are made, and whether they take a client as `PooledClient` does. */
+const makings = new WeakMap<
+  object,
+  { readonly ofDataSource: unknown; readonly ofDriver: unknown; readonly isKnown: boolean }
+>()
 
 /** Nobody has put anything of their own between a call and its connection, as some do to choose a tenant. */
 export function connectsAsMade(dataSource: DataSource): boolean {
@@ -382,7 +367,7 @@ class SharedSession implements Session {
       this.step()
       return client
     }
-    return await inSection(this.queryRunner, { connect, ownTransaction: !this.inTransaction }, run)
+    return await inSection(this.queryRunner, !this.inTransaction, connect, run)
   }
 
   async isUnheard(): Promise<boolean> {
@@ -428,7 +413,9 @@ class SharedSession implements Session {
     const lock = lockMutex(this.queryRunner)
     try {
       if (lock.before) await orStuck(this.queryRunner, lock.before)
-      const sending = this.sending(statement, values, behindSavepoint)
+      const { dataSource, step: requireOwn } = this
+      const safe = behindSavepoint || !this.inTransaction
+      const sending = { dataSource, statement, values, behindSavepoint, safe, requireOwn }
       rows = await (mayWaitForItself(this.queryRunner) ? sendWatched(client, sending) : sendPrepared(client, sending))
       hearTransaction(this.queryRunner)
       lock.release()
@@ -440,22 +427,6 @@ class SharedSession implements Session {
     if (heard) await heard
     this.requireStanding()
     return parsed(statement, rows, values)
-  }
-
-  private sending(
-    statement: Statement<unknown>,
-    values: readonly unknown[],
-    behindSavepoint: boolean,
-  ): PreparedSending {
-    const { dataSource, inTransaction } = this
-    return {
-      dataSource,
-      statement,
-      values,
-      behindSavepoint,
-      safe: behindSavepoint || !inTransaction,
-      requireOwn: this.step,
-    }
   }
 
   private async failed(error: unknown, sent: SentQuery): Promise<unknown> {

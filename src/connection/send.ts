@@ -91,7 +91,7 @@ function ownQuery(
 ): PreparedQuery | undefined {
   if (!takesPreparedQueries(client) || (behindSavepoint && hasTimeout(client))) return undefined
   const texts = plainTexts(values, () => parameterOptions(dataSource))
-  return texts && new PreparedQuery(client, { name, text, values: texts })
+  return texts && new PreparedQuery(client, name, text, texts)
 }
 
 async function sendByPg(
@@ -105,7 +105,7 @@ async function sendByPg(
 }
 
 /** Savepoint, statement and release: after an error the release is skipped too. */
-const AROUND = joinedCommands({ before: [savepoint.set], after: [savepoint.release] })
+const AROUND = joinedCommands([savepoint.set], [savepoint.release])
 const JOINED_COMMANDS = 3
 const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(savepoint.release) + SYNC, 'latin1')
 

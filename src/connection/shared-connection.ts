@@ -15,6 +15,7 @@ import {
 import { isPgClient, type PgClient, pgClientOf } from './wire'
 
 const watchedClients = new WeakMap<QueryRunner, PgClient>()
+
 export function watch(queryRunner: QueryRunner, client: PgClient): void {
   watchedClients.set(queryRunner, client)
 }
@@ -161,10 +162,23 @@ export class Savepoints {
 
   hear(commands: readonly TransactionCommand[]): void {
     for (const command of commands) {
-      if (command.does === 'set') this.set(command.savepoint)
-      else if (command.does === 'release') this.open = this.below(command.savepoint)
-      else if (command.does === 'roll back to') this.rollBackTo(command.savepoint)
-      else this.end(command.does === 'roll back')
+      if (command.does === 'set') {
+        this.time += 1
+        this.awaited = this.awaited.filter((one) => one !== command.savepoint)
+        this.open = [...this.open, { name: command.savepoint, since: this.time, isOver: false }]
+      } else if (command.does === 'release') {
+        this.open = this.open.slice(0, Math.max(0, this.placeOf(command.savepoint)))
+      } else if (command.does === 'roll back to') {
+        // An unknown savepoint was set before we began to listen. It stays, and those that were set within it go.
+        const place = this.placeOf(command.savepoint)
+        this.undo(this.open[place]?.since ?? 0)
+        this.open = this.open.slice(0, place + 1).map((one, nth) => (nth === place ? { ...one, isOver: true } : one))
+      } else {
+        if (command.does === 'roll back') this.undo(0)
+        this.open = []
+        this.awaited = []
+        this.leave()
+      }
     }
   }
 
@@ -174,38 +188,12 @@ export class Savepoints {
       if (command.does === 'set') this.awaited.push(command.savepoint)
       else if (command.does === 'roll back') this.undo(0)
       else if (command.does === 'roll back to' && !this.awaited.includes(command.savepoint))
-        this.undo(this.open.findLast(({ name }) => name === command.savepoint)?.since ?? 0)
+        this.undo(this.open[this.placeOf(command.savepoint)]?.since ?? 0)
     }
   }
 
-  private set(name: string): void {
-    this.time += 1
-    this.awaited = this.awaited.filter((one) => one !== name)
-    this.open = [...this.open, { name, since: this.time, isOver: false }]
-  }
-
-  /** An unknown savepoint was set before we began to listen. It stays, and those that were set within it go. */
-  private rollBackTo(name: string): void {
-    const place = this.open.findLastIndex((one) => one.name === name)
-    this.undo(this.open[place]?.since ?? 0)
-    this.open = this.open.slice(0, place + 1).map((one, nth) => (nth === place ? { ...one, isOver: true } : one))
-  }
-
-  private below(name: string): HeardOfSavepoints['open'] {
-    return this.open.slice(
-      0,
-      Math.max(
-        0,
-        this.open.findLastIndex((one) => one.name === name),
-      ),
-    )
-  }
-
-  private end(rollsBack: boolean): void {
-    if (rollsBack) this.undo(0)
-    this.open = []
-    this.awaited = []
-    this.leave()
+  private placeOf(savepoint: string): number {
+    return this.open.findLastIndex(({ name }) => name === savepoint)
   }
 
   /**
@@ -325,7 +313,13 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
     const [first] = args
     // What it refuses, it refuses at once.
     if (ended || first === null || first === undefined) return now()
-    if (rules?.passes()) return notifyAfter(now(), rules.sends())
+    if (rules?.passes()) {
+      const answer = now()
+      const answered = rules.sends()
+      if (answer instanceof Promise) answer.then(answered, answered)
+      else answered()
+      return answer
+    }
     const submittable = typeof first === 'object' && 'submit' in first
     const callback = args.map(callbackOf).find((one) => one !== undefined)
     if (submittable || callback) {
@@ -368,12 +362,6 @@ const failing =
     if (submittable && typeof first.handleError === 'function') first.handleError(error)
     else callback?.(error)
   }
-
-function notifyAfter(answer: unknown, answered: () => void): unknown {
-  if (answer instanceof Promise) answer.then(answered, answered)
-  else answered()
-  return answer
-}
 
 type QueryCallback = (error: unknown) => unknown
 

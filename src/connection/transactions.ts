@@ -117,9 +117,27 @@ async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): 
     if (announced.length > 0 && !session.inTransaction) log(sentOf(session, { statement: { sql }, values: [] }))
   }
   logCommand(ownTransaction.set)
+  let checking = false
   try {
-    await runInOrder(session, steps, announced, answers)
-  } catch (error) {
+    await session.together(async (send) => {
+      for (const { statement, values, check } of steps) {
+        const sent = announced[answers.length]
+        if (sent) log(sent)
+        const started = performance.now()
+        const rows = (await send(statement.sql, values)).map((row) => statement.parse(row, values))
+        answers.push({ rows, milliseconds: performance.now() - started })
+        checking = true
+        check?.(rows)
+        checking = false
+      }
+    })
+  } catch (thrown) {
+    const { sql } = steps[answers.length]?.statement ?? { sql: ownTransaction.release }
+    // It throws some failures, and returns others.
+    const error: unknown =
+      checking || !(thrown instanceof Error)
+        ? thrown
+        : await session.failure(sql, thrown).catch((lost: unknown) => lost)
     logCommand(ownTransaction.rollBack)
     await notifyEnd(announced, answers, error)
     throw error
@@ -142,34 +160,6 @@ async function notifyEnd<Row>(
   if (failed && error instanceof QueryFailedError) await notifyFailure(failed, error.driverError as Error)
 }
 
-/** @param announced queries of the steps, if nobody else notifies TypeORM of them */
-async function runInOrder<Row>(
-  session: Session,
-  steps: readonly Step<Row>[],
-  announced: readonly SentQuery[],
-  answers: StepAnswer<Row>[],
-): Promise<void> {
-  let checking = false
-  try {
-    await session.together(async (send) => {
-      for (const { statement, values, check } of steps) {
-        const sent = announced[answers.length]
-        if (sent) log(sent)
-        const started = performance.now()
-        const rows = (await send(statement.sql, values)).map((row) => statement.parse(row, values))
-        answers.push({ rows, milliseconds: performance.now() - started })
-        checking = true
-        check?.(rows)
-        checking = false
-      }
-    })
-  } catch (error) {
-    if (checking || !(error instanceof Error)) throw error
-    const step = steps[answers.length]
-    throw await session.failure(step?.statement.sql ?? ownTransaction.release, error)
-  }
-}
-
 const sentOf = (
   by: Session,
   { statement, values }: { readonly statement: { readonly sql: string }; readonly values: readonly unknown[] },
@@ -187,8 +177,8 @@ export interface JoinedWork {
 
 const ENDED = 'the code that runs in it ended it'
 
-const JOINED_BEGIN = joinedCommands({ before: [ownTransaction.set], after: [] })
-const JOINED_COMMIT = joinedCommands({ before: [], after: [ownTransaction.release] })
+const JOINED_BEGIN = joinedCommands([ownTransaction.set], [])
+const JOINED_COMMIT = joinedCommands([], [ownTransaction.release])
 
 /** What to tell TypeORM of a command that goes with a statement. */
 const DONE = { rows: [], rowCount: null, command: '' } as const

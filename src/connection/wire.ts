@@ -45,7 +45,7 @@ export const commandMessages = (sql: string): string =>
  * @param describe asks for the types of the columns as well
  * @param after what follows, one character for each byte
  */
-function runMessages(name: string, values: readonly Parameter[], describe: boolean, after: string = SYNC): Buffer {
+function runMessages(name: string, values: readonly Parameter[], describe: boolean, after: string): Buffer {
   let length = 4 + 1 + name.length + 1 + 2 + 2 + 2
   let formats = 0
   for (const value of values) {
@@ -64,7 +64,9 @@ function runMessages(name: string, values: readonly Parameter[], describe: boole
   if (formats > 0) for (const value of values) offset = buffer.writeInt16BE(Buffer.isBuffer(value) ? 1 : 0, offset)
   offset = buffer.writeUInt16BE(values.length, offset)
   for (const value of values) {
-    const bytes = value === null ? -1 : put(buffer, value, offset + 4)
+    let bytes = -1
+    if (typeof value === 'string') bytes = buffer.write(value, offset + 4)
+    else if (value !== null) bytes = value.copy(buffer, offset + 4)
     buffer.writeInt32BE(bytes, offset)
     offset += 4 + Math.max(bytes, 0)
   }
@@ -72,10 +74,6 @@ function runMessages(name: string, values: readonly Parameter[], describe: boole
   buffer.write(`\0\0${tail}`, offset, 'latin1')
   return buffer
 }
-
-/** @returns how many bytes */
-const put = (buffer: Buffer, value: string | Buffer, offset: number): number =>
-  typeof value === 'string' ? buffer.write(value, offset) : value.copy(buffer, offset)
 
 /** What `pg` takes in place of a query, as it takes a cursor. */
 class Messages {
@@ -114,13 +112,6 @@ export async function sendMessages(
   await new Promise<void>((resolve) => query(new Messages(write, resolve)))
 }
 
-/** A statement that is sent by its name, with values that are strings. */
-interface NamedQuery {
-  readonly name: PreparedName
-  readonly text: string
-  readonly values: readonly Parameter[]
-}
-
 /** Messages in front of a query, and those that end it, as one character for each byte. */
 interface Around {
   readonly before: Buffer
@@ -137,10 +128,7 @@ type Callback = (error: unknown, rows?: readonly WireRow[]) => void
 export class PreparedQuery {
   /** The name of the statement. `pg` keeps the SQL by it once the server has parsed it. */
   readonly name: string
-  readonly text: string
   private readonly rows: WireRow[] = []
-  private readonly prepared: PreparedName
-  private readonly values: readonly Parameter[]
   private parsers: TypeParser[] | undefined
   private failure: { readonly error: unknown } | undefined
   /** Its rows; fails as the statement does. */
@@ -149,12 +137,11 @@ export class PreparedQuery {
 
   constructor(
     private readonly client: PgClient,
-    { name, text, values }: NamedQuery,
+    private readonly prepared: PreparedName,
+    readonly text: string,
+    private readonly values: readonly Parameter[],
   ) {
-    this.name = name.name
-    this.text = text
-    this.prepared = name
-    this.values = values
+    this.name = prepared.name
     this.answer = new Promise((resolve, reject) => {
       this.callback = (error, rows = []) => {
         if (error === undefined || error === null) resolve(rows)
@@ -170,7 +157,7 @@ export class PreparedQuery {
   submit(connection: PgConnection, around?: Around): Error | undefined {
     const { stream, parsedStatements } = connection
     try {
-      const messages = runMessages(this.name, this.values, this.prepared.types === undefined, around?.after)
+      const messages = runMessages(this.name, this.values, this.prepared.types === undefined, around?.after ?? SYNC)
       const isParsed = parsedStatements[this.name] !== undefined
       // In one piece, for a write of several takes far longer.
       if (isParsed) writeTo(stream, around ? Buffer.concat([around.before, messages]) : messages)
@@ -236,19 +223,13 @@ export function writeTo(stream: PgConnection['stream'], messages: Buffer): void 
   if (stream.writable) stream.write(messages)
 }
 
-/** Commands in front of a query, and behind it, that go to the server with it in one flush. */
-interface Commands {
-  readonly before: readonly string[]
-  readonly after: readonly string[]
-}
-
 /** Commands as messages: after an error the server skips everything up to Sync. */
 interface JoinedCommands extends Around {
   readonly commandsBefore: number
 }
 
-/** @param commands ASCII, shorter than 240 characters */
-export const joinedCommands = ({ before, after }: Commands): JoinedCommands => ({
+/** @param before in front of a query, and `after` behind it, in one flush; ASCII, each shorter than 240 characters */
+export const joinedCommands = (before: readonly string[], after: readonly string[]): JoinedCommands => ({
   commandsBefore: before.length,
   before: Buffer.from(before.map(commandMessages).join(''), 'latin1'),
   after: after.map(commandMessages).join('') + SYNC,
@@ -449,15 +430,9 @@ export function hasSpare(dataSource: DataSource): boolean {
 }
 
 function poolOf({ driver }: DataSource): PgPool | undefined {
-  const { master } = driver as { readonly master?: unknown }
-  return isPgPool(master) ? master : undefined
-}
-
-function isPgPool(pool: unknown): pool is PgPool {
-  if (typeof pool !== 'object' || pool === null || !('options' in pool)) return false
-  const { options } = pool
-  if (typeof options !== 'object' || options === null || typeof Reflect.get(options, 'max') !== 'number') return false
-  return ['idleCount', 'totalCount', 'waitingCount'].every((name) => typeof Reflect.get(pool, name) === 'number')
+  const { master: pool } = driver as { readonly master?: Partial<PgPool> }
+  const numbers = [pool?.idleCount, pool?.totalCount, pool?.waitingCount, pool?.options?.max]
+  return numbers.every((one) => typeof one === 'number') ? (pool as PgPool) : undefined
 }
 
 /** Names on one connection; each keeps a plan in the server's memory, 50 to 100 kB. */
@@ -524,7 +499,7 @@ export class PreparedNames {
     this.kept.delete(statement)
     this.kept.set(statement, kept)
     this.last = kept
-    if (this.kept.size > MAX_NAMES) this.evict()
+    if (this.kept.size > MAX_NAMES) this.giveUp([...this.kept.keys()].slice(0, EVICTED_NAMES))
     return kept
   }
 
@@ -553,10 +528,6 @@ export class PreparedNames {
     // A name is never used again: code that relies on the old one must not get a statement that was prepared later.
     this.serial += 1
     return { name: `${statement}_${this.serial}`, since: now, uses: 0, types: undefined }
-  }
-
-  private evict(): void {
-    this.giveUp([...this.kept.keys()].slice(0, EVICTED_NAMES))
   }
 
   private giveUp(statements: readonly string[]): void {
