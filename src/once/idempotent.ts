@@ -103,7 +103,14 @@ export function idempotent<Request extends HttpRequest, Answer extends HttpAnswe
   if (typeof work !== 'function') throw new DeclarationError(`idempotent(): expected a function, got ${kindOf(work)}.`)
   return async (request, response, next) => {
     try {
-      send(response, await replyTo(dataSource, request, options, async (manager) => await work(manager, request)))
+      const run = async (manager: EntityManager): Promise<unknown> => await work(manager, request)
+      const { status, body, headers } = await replyTo(dataSource, request, options, run)
+      response.status(status)
+      for (const [name, value] of Object.entries(headers)) response.header(name, value)
+      if (body === undefined) return void response.send()
+      response.header('content-type', 'application/json; charset=utf-8')
+      // The body is JSON already: of a string, Express and Fastify would make a text, and of a number a status.
+      response.send(JSON.stringify(body))
     } catch (error) {
       // Fastify awaits the handler; Express 4 does not.
       if (typeof next !== 'function') throw error
@@ -146,7 +153,13 @@ export async function replyTo<Request extends HttpRequest>(
   let hasBegun = false
   const run = async (manager: EntityManager): Promise<unknown> => {
     hasBegun = true
-    return checkedAnswer(await work(manager))
+    const answer = await work(manager)
+    const { status = 200 } = (answer ?? {}) as HttpAnswer
+    if (typeof answer === 'object' && answer !== null && Number.isInteger(status) && status >= 200 && status <= 599) {
+      return answer
+    }
+    // Before the commit: an answer that cannot be sent would be replayed for as long as it is kept.
+    throw new DeclarationError('idempotent(): the work must return { status, body }, with a status from 200 to 599.')
   }
   const { required = true } = options
   const key = request.headers['idempotency-key']
@@ -194,15 +207,6 @@ function onceOptions<Request extends HttpRequest>(
   return patience === undefined ? { ...common, whileRunning: 'refuse' } : { ...common, patience }
 }
 
-/** Before the commit: an answer that cannot be sent would be replayed for as long as it is kept. */
-function checkedAnswer(answer: unknown): unknown {
-  const { status = 200 } = (answer ?? {}) as HttpAnswer
-  if (typeof answer === 'object' && answer !== null && Number.isInteger(status) && status >= 200 && status <= 599) {
-    return answer
-  }
-  throw new DeclarationError('idempotent(): the work must return { status, body }, with a status from 200 to 599.')
-}
-
 function replyOf(answer: unknown): Reply {
   const { body, status = body === undefined ? 204 : 200 } = answer as HttpAnswer
   return { status, body, headers: {} }
@@ -214,12 +218,3 @@ const refusal = (statusCode: number, code: string, message: string): Reply => ({
   headers: statusCode === 409 ? { 'retry-after': '1' } : {},
   isFailure: true,
 })
-
-/** The body is JSON already: of a string, Express and Fastify would make a text, and of a number a status. */
-function send(response: HttpResponse, { status, body, headers }: Reply): void {
-  response.status(status)
-  for (const [name, value] of Object.entries(headers)) response.header(name, value)
-  if (body === undefined) return void response.send()
-  response.header('content-type', 'application/json; charset=utf-8')
-  response.send(JSON.stringify(body))
-}

@@ -168,19 +168,18 @@ function callOf(manager: EntityManager, token: string, work: Call['work'], optio
   if (token === '') throw new TextRejectedError({ property: 'token', reason: 'it is empty' })
   if (typeof work !== 'function') throw new DeclarationError(`once(): expected a function, got ${kindOf(work)}.`)
   const request = options.request === undefined ? null : hash('sha256', canonicalJson('the request', options.request))
+  const { keepFailures, patience, whileRunning } = options
   const expires = expiryOf(options.expires)
-  const waiting = waitingOf(options)
+  const refuses = whileRunning === 'refuse'
+  let deadline = refuses ? 0 : undefined
+  if (patience !== undefined) {
+    if (refuses) throw new DeclarationError(`once(): there is no patience with whileRunning: 'refuse'. Leave one out.`)
+    deadline = performance.now() + durationOf('patience', patience).milliseconds
+  }
   requireNotInside(tokens, token, 'once')
   const isKnown = askAgain(tokens, textHash)
-  const { keepFailures } = options
-  return { manager, tokens, token, work, request, expires, key: [...key, request], isKnown, ...waiting, keepFailures }
-}
-
-function waitingOf({ whileRunning, patience }: OnceOptions): Pick<Call, 'refuses' | 'deadline'> {
-  const refuses = whileRunning === 'refuse'
-  if (patience === undefined) return { refuses, deadline: refuses ? 0 : undefined }
-  if (refuses) throw new DeclarationError(`once(): there is no patience with whileRunning: 'refuse'. Leave one out.`)
-  return { refuses, deadline: performance.now() + durationOf('patience', patience).milliseconds }
+  const asked = { request, key: [...key, request], isKnown, refuses, deadline }
+  return { manager, tokens, token, work, expires, ...asked, keepFailures }
 }
 
 /** How long the call may still wait; the server takes a whole number above 0. */
@@ -223,7 +222,15 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
 async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
   const ahead = operation.isInTransaction ? undefined : call.tokens.underWay.get(call.token)
   if (!ahead) return await (operation.isInTransaction ? runOnce(call, operation) : fly(call, operation))
-  if (!call.refuses) return await endOf(ahead.ended, call.deadline)
+  const { deadline } = call
+  if (!call.refuses) {
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<never>((_, reject) => {
+      if (deadline !== undefined) timer = setTimeout(() => reject(new OnceRunningError()), millisecondsLeft(deadline))
+    })
+    await Promise.race([ahead.ended, late]).finally(() => clearTimeout(timer))
+    return undefined
+  }
   if (ahead.mayWait && !ahead.isWorking) return await runOnce(call, operation)
   await ahead.decided
   if (ahead.isWorking) throw new OnceRunningError()
@@ -247,20 +254,6 @@ async function fly(call: Call, operation: Operation): Promise<OnceResult<unknown
     decide()
     end()
   }
-}
-
-/** @throws OnceRunningError if the call waits no longer */
-async function endOf(ended: Promise<void>, deadline: number | undefined): Promise<undefined> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    if (deadline !== undefined) timer = setTimeout(() => reject(new OnceRunningError()), millisecondsLeft(deadline))
-  })
-  try {
-    await Promise.race([ended, late])
-  } finally {
-    clearTimeout(timer)
-  }
-  return undefined
 }
 
 /** The tokens, by their ids, that work under way on a connection will answer. */
@@ -348,7 +341,9 @@ async function beforeNext(call: Call, operation: Operation, state: RunState, err
   const isLost = error instanceof TransactionAbortedError
   // Work that has lost against others is not done twice behind the caller's back.
   if (state.claimed) throw !isLost && operation.mayHelp(error) ? new TransactionAbortedError(error) : error
-  if (!isOtherWait(call, error) && (state.inTransaction || !isLost)) throw error
+  // A call that refuses to wait may have waited for something else than a transaction.
+  const mayClaim = call.refuses && isLockTimeout(error)
+  if (!mayClaim && (state.inTransaction || !isLost)) throw error
   await operation.next(error)
 }
 
@@ -359,7 +354,9 @@ async function runWork(call: Call, manager: EntityManager, state: RunState): Pro
   try {
     answer = await (keepFailures ? behindSavepoint(manager, run) : run(manager))
   } catch (error) {
-    const failure: unknown = isPassing(error) ? undefined : keepFailures?.(error)
+    // The same work may succeed when it is run again.
+    const isPassing = httpStatusOf(error) === 503 || error instanceof OnceRunningError
+    const failure: unknown = isPassing ? undefined : keepFailures?.(error)
     if (failure === undefined) throw error
     state.json = exactJson('the failure', failure)
     state.failed = { error }
@@ -386,9 +383,6 @@ async function behindSavepoint(
   })
   return answer
 }
-
-/** The same work may succeed when it is run again. */
-const isPassing = (error: unknown): boolean => httpStatusOf(error) === 503 || error instanceof OnceRunningError
 
 /**
  * @returns the token, taken by this call or answered already; undefined if others were faster
@@ -417,19 +411,13 @@ async function claim(call: Call, manager: EntityManager): Promise<StoredToken | 
     })
     return transaction === undefined ? undefined : { ...stored, isClaimed: true, transaction }
   }).catch((error: unknown) => {
-    throw isRunning(call, error) ? new OnceRunningError(error) : error
+    // The insert has waited for another transaction as long as it may. One that refuses waits for a millisecond, and may
+    // have waited for something else, as for room in the table: only a wait for a transaction says where it was.
+    const isRunning =
+      deadline !== undefined && isLockTimeout(error) && (!refuses || serverError(error)?.where !== undefined)
+    throw isRunning ? new OnceRunningError(error) : error
   })
 }
-
-/**
- * The insert has waited for another transaction as long as it may. One that refuses waits for a millisecond, and may have
- * waited for something else, as for room in the table: only a wait for a transaction says where it was.
- */
-const isRunning = ({ refuses, deadline }: Call, error: unknown): boolean =>
-  deadline !== undefined && isLockTimeout(error) && (!refuses || serverError(error)?.where !== undefined)
-
-/** The claim may succeed in another attempt. */
-const isOtherWait = ({ refuses }: Call, error: unknown): boolean => refuses && isLockTimeout(error)
 
 /** 57014: see isBusyError(). */
 function isLockTimeout(error: unknown): boolean {

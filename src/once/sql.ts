@@ -5,11 +5,8 @@ import { holdsText, keyColumns, named, nameList, parameter, type Statement } fro
 /** Properties of the entity that keeps tokens, beside the token itself. */
 type TokenColumn = 'id' | 'request' | 'answer' | 'failed' | 'createdAt' | 'answeredAt' | 'expiresAt'
 
-/** The table of tokens, by its database names. */
-interface TokenTable {
-  readonly table: TextTable
-  readonly columns: Readonly<Record<TokenColumn, string>>
-}
+/** Database names of its columns. */
+type TokenColumns = Readonly<Record<TokenColumn, string>>
 
 /** How a token is claimed. */
 interface Claiming {
@@ -50,7 +47,7 @@ interface TokenStatements extends Claiming {
 
 /** @param nameOf the database name of a column */
 export function tokenStatements(table: TextTable, nameOf: (property: TokenColumn) => string): TokenStatements {
-  const columns: TokenTable['columns'] = {
+  const columns: TokenColumns = {
     id: nameOf('id'),
     request: nameOf('request'),
     answer: nameOf('answer'),
@@ -59,14 +56,46 @@ export function tokenStatements(table: TextTable, nameOf: (property: TokenColumn
     answeredAt: nameOf('answeredAt'),
     expiresAt: nameOf('expiresAt'),
   }
-  const tokens = { table, columns }
+  const { id, answer, failed, createdAt, answeredAt, expiresAt } = columns
   return {
-    find: named(selectToken(tokens), parseToken),
-    ...claiming(tokens, false),
-    within: claiming(tokens, true),
-    answer: answerStatement(tokens),
-    remove: removeStatement(tokens),
-    forget: forgetStatement(tokens),
+    find: named(selectToken(table, columns), parseToken),
+    ...claiming(table, columns, false),
+    within: claiming(table, columns, true),
+    answer: named(
+      `WITH answered AS (
+  UPDATE ${tableName(table)} SET ${quote(answer)} = $2::pg_catalog.json, ${quote(failed)} = $6::pg_catalog.bool,
+    ${quote(answeredAt)} = ${NOW},
+    ${quote(expiresAt)} = coalesce($3::pg_catalog.timestamptz, ${NOW} OPERATOR(pg_catalog.+) $4::pg_catalog.interval)
+  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${TRANSACTION} OPERATOR(pg_catalog.=) $5::pg_catalog.text
+  RETURNING 1
+)
+SELECT 1 OPERATOR(pg_catalog./) pg_catalog.count(*) FROM answered`,
+      () => true,
+    ),
+    remove: named(
+      `WITH expired AS MATERIALIZED (
+  SELECT ${quote(id)} AS id FROM ${tableName(table)}
+  WHERE ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}
+    AND (${quote(answeredAt)} IS NOT NULL OR ${quote(createdAt)} OPERATOR(pg_catalog.<) pg_catalog.transaction_timestamp())
+  ORDER BY ${quote(expiresAt)}
+  LIMIT $1
+  FOR UPDATE SKIP LOCKED
+), removed AS (
+  DELETE FROM ${tableName(table)} AS t USING expired WHERE ${field('t', id)} OPERATOR(pg_catalog.=) expired.id
+  RETURNING 1
+)
+SELECT pg_catalog.count(*)::pg_catalog.text FROM removed`,
+      ([count]) => Number(count),
+    ),
+    forget: named(
+      `WITH forgotten AS (
+  DELETE FROM ${tableName(table)} AS t
+  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}
+  RETURNING 1
+)
+SELECT pg_catalog.count(*)::pg_catalog.text FROM forgotten`,
+      ([count]) => Number(count),
+    ),
   }
 }
 
@@ -96,7 +125,7 @@ const NOW = 'pg_catalog.statement_timestamp()'
 const flag = (condition: string): string => `CASE WHEN ${condition} THEN 1 END`
 
 /** What a look-up gives. */
-function selectToken({ table, columns }: TokenTable): string {
+function selectToken(table: TextTable, columns: TokenColumns): string {
   const of = (name: TokenColumn): string => field('t', columns[name])
   return `SELECT NULL::pg_catalog.int4 AS claimed, ${of('id')}::pg_catalog.text AS id,
     ${flag(alike(of('request'), '$3::pg_catalog.text'))} AS same,
@@ -131,119 +160,59 @@ const parseToken: Statement<StoredToken>['parse'] = ([
 const TRANSACTION = 'pg_catalog.pg_current_xact_id()::pg_catalog.text'
 
 /**
- * Puts `lock_timeout` around what a statement writes. Each part reads the one before it, so that they run in this order:
- * the caller's value, ours, what is written, and the caller's value again. An error undoes ours with everything else.
- *
- * @param limit parameter of the milliseconds
+ * @param within they wait no longer than their last parameter allows, in milliseconds: `lock_timeout` stands around what
+ * they write. Each part reads the one before it, so that they run in this order: the caller's value, ours, what is
+ * written, and the caller's value again. An error undoes ours with everything else.
  */
-const underLimit = (limit: string, parts: string, rows: string): string =>
-  `WITH own AS MATERIALIZED (
+function claiming(table: TextTable, columns: TokenColumns, within: boolean): Claiming {
+  const statement = (limit: string, parts: string, rows: string): string =>
+    within
+      ? `WITH own AS MATERIALIZED (
   SELECT pg_catalog.current_setting('lock_timeout') AS timeout
 ), limited AS MATERIALIZED (
   SELECT timeout, pg_catalog.set_config('lock_timeout', ${limit}::pg_catalog.text, true) AS ours FROM own
 ), ${parts}
 SELECT rows.*, pg_catalog.set_config('lock_timeout', limited.timeout, true) AS own
 FROM limited LEFT JOIN (${rows}) AS rows ON true`
-
-/** @param within they wait no longer than their last parameter allows */
-function claiming(tokens: TokenTable, within: boolean): Claiming {
-  const statement = (limit: string, parts: string, rows: string): string =>
-    within ? underLimit(limit, parts, rows) : `WITH ${parts}\n${rows}`
+      : `WITH ${parts}\n${rows}`
   // Nothing is written before the limit holds.
   const and = within ? ' AND EXISTS (SELECT FROM limited)' : ''
   const number = within ? '(SELECT NULL::pg_catalog.int4 FROM limited)' : 'NULL'
+  const { id, request, answer, createdAt, answeredAt, expiresAt } = columns
+  const inserted = [...keyColumns(table).slice(0, 2), request, expiresAt]
   const claimed = `SELECT 1 AS claimed, id, NULL AS same, NULL AS answered, NULL AS answer, NULL AS failed, NULL AS expired,
   ${TRANSACTION} AS transaction FROM claimed`
-  return {
-    claim: named(statement('$4', claimParts(tokens, and), `SELECT * FROM found\nUNION ALL\n${claimed}`), parseClaimed),
-    claimInChain: named(statement('$4', chainPart(tokens, number), claimed), parseClaimed),
-    take: named(
-      statement('$3', takePart(tokens, and), `SELECT ${TRANSACTION} AS transaction FROM taken`),
-      ([transaction]) => (typeof transaction === 'string' ? transaction : undefined),
-    ),
-  }
-}
-
-/** A statement that gives the caller's `lock_timeout` back gives a row in any case. */
-const parseClaimed: Statement<StoredToken | undefined>['parse'] = (row, values) =>
-  row[1] === null ? undefined : parseToken(row, values)
-
-function claimParts(tokens: TokenTable, and: string): string {
-  const { table, columns } = tokens
-  const [text, hash] = keyColumns(table)
-  return `found AS (
-  ${selectToken(tokens)}
+  const parts = {
+    claim: `found AS (
+  ${selectToken(table, columns)}
 ), claimed AS (
-  INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt])})
+  INSERT INTO ${tableName(table)} (${nameList(inserted)})
   SELECT $1, $2, $3, ${NOW}
   WHERE NOT EXISTS (SELECT FROM found)${and}
   ON CONFLICT DO NOTHING
-  RETURNING ${quote(columns.id)}::pg_catalog.text AS id
-)`
-}
-
-function chainPart({ table, columns }: TokenTable, number: string): string {
-  const [text, hash] = keyColumns(table)
-  return `claimed AS (
-  INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt, table.number])})
+  RETURNING ${quote(id)}::pg_catalog.text AS id
+)`,
+    claimInChain: `claimed AS (
+  INSERT INTO ${tableName(table)} (${nameList([...inserted, table.number])})
   VALUES ($1, $2, $3, ${NOW}, ${number})
   ON CONFLICT DO NOTHING
-  RETURNING ${quote(columns.id)}::pg_catalog.text AS id
-)`
-}
-
-function takePart({ table, columns }: TokenTable, and: string): string {
-  const { id, request, answer, createdAt, answeredAt, expiresAt } = columns
-  return `taken AS (
+  RETURNING ${quote(id)}::pg_catalog.text AS id
+)`,
+    take: `taken AS (
   UPDATE ${tableName(table)} SET ${quote(request)} = $2::pg_catalog.text, ${quote(createdAt)} = ${NOW},
     ${quote(answer)} = NULL, ${quote(answeredAt)} = NULL, ${quote(expiresAt)} = ${NOW}
   WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}${and}
   RETURNING 1
-)`
-}
-
-function answerStatement({ table, columns }: TokenTable): Statement<true> {
-  const { id, answer, failed, answeredAt, expiresAt } = columns
-  return named(
-    `WITH answered AS (
-  UPDATE ${tableName(table)} SET ${quote(answer)} = $2::pg_catalog.json, ${quote(failed)} = $6::pg_catalog.bool,
-    ${quote(answeredAt)} = ${NOW},
-    ${quote(expiresAt)} = coalesce($3::pg_catalog.timestamptz, ${NOW} OPERATOR(pg_catalog.+) $4::pg_catalog.interval)
-  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${TRANSACTION} OPERATOR(pg_catalog.=) $5::pg_catalog.text
-  RETURNING 1
-)
-SELECT 1 OPERATOR(pg_catalog./) pg_catalog.count(*) FROM answered`,
-    () => true,
-  )
-}
-
-function removeStatement({ table, columns }: TokenTable): Statement<number> {
-  const { id, createdAt, answeredAt, expiresAt } = columns
-  return named(
-    `WITH expired AS MATERIALIZED (
-  SELECT ${quote(id)} AS id FROM ${tableName(table)}
-  WHERE ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}
-    AND (${quote(answeredAt)} IS NOT NULL OR ${quote(createdAt)} OPERATOR(pg_catalog.<) pg_catalog.transaction_timestamp())
-  ORDER BY ${quote(expiresAt)}
-  LIMIT $1
-  FOR UPDATE SKIP LOCKED
-), removed AS (
-  DELETE FROM ${tableName(table)} AS t USING expired WHERE ${field('t', id)} OPERATOR(pg_catalog.=) expired.id
-  RETURNING 1
-)
-SELECT pg_catalog.count(*)::pg_catalog.text FROM removed`,
-    ([count]) => Number(count),
-  )
-}
-
-function forgetStatement({ table }: TokenTable): Statement<number> {
-  return named(
-    `WITH forgotten AS (
-  DELETE FROM ${tableName(table)} AS t
-  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}
-  RETURNING 1
-)
-SELECT pg_catalog.count(*)::pg_catalog.text FROM forgotten`,
-    ([count]) => Number(count),
-  )
+)`,
+  }
+  // A statement that gives the caller's `lock_timeout` back gives a row in any case.
+  const parseClaimed: Statement<StoredToken | undefined>['parse'] = (row, values) =>
+    row[1] === null ? undefined : parseToken(row, values)
+  return {
+    claim: named(statement('$4', parts.claim, `SELECT * FROM found\nUNION ALL\n${claimed}`), parseClaimed),
+    claimInChain: named(statement('$4', parts.claimInChain, claimed), parseClaimed),
+    take: named(statement('$3', parts.take, `SELECT ${TRANSACTION} AS transaction FROM taken`), ([transaction]) =>
+      typeof transaction === 'string' ? transaction : undefined,
+    ),
+  }
 }

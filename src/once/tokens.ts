@@ -49,7 +49,16 @@ const ofTexts = new WeakMap<EntityText, Tokens>()
 
 /** @throws DeclarationError if this is not an EntityManager, and if `OnceToken` is not among the entities */
 export function tokensOf(manager: EntityManager): Tokens {
-  const entityText = textOfTokens(manager)
+  let entityText: EntityText
+  try {
+    entityText = entityTextOf(manager, OnceToken, undefined, ONCE_TOKEN)
+  } catch (error) {
+    // By its name: two copies of TypeORM may be loaded.
+    if (!(error instanceof Error) || error.name !== 'EntityMetadataNotFoundError') throw error
+    throw new DeclarationError(
+      'OnceToken is not among the entities of this DataSource. Add it, and run migration:generate.',
+    )
+  }
   const known = ofTexts.get(entityText)
   if (known) return known
   const { metadata, declaration } = entityText
@@ -60,18 +69,6 @@ export function tokensOf(manager: EntityManager): Tokens {
   const tokens: Tokens = { ...statements, entityText, requested: new Set(), underWay: new Map() }
   ofTexts.set(entityText, tokens)
   return tokens
-}
-
-function textOfTokens(manager: EntityManager): EntityText {
-  try {
-    return entityTextOf(manager, OnceToken, undefined, ONCE_TOKEN)
-  } catch (error) {
-    // By its name: two copies of TypeORM may be loaded.
-    if (!(error instanceof Error) || error.name !== 'EntityMetadataNotFoundError') throw error
-    throw new DeclarationError(
-      'OnceToken is not among the entities of this DataSource. Add it, and run migration:generate.',
-    )
-  }
 }
 
 /**
@@ -102,16 +99,12 @@ interface Frame {
 
 const frames = new AsyncLocalStorage<Frame>()
 
-/** Work that is over is released: otherwise work that schedules its next run would keep all earlier runs. */
-function frameUnderWay(): Frame | undefined {
-  let frame = frames.getStore()
-  while (frame?.isOver) frame = frame.outer
-  return frame
-}
-
 /** Runs work; code inside knows that the work is under way. */
 export async function insideOf<T>(of: object, token: string, work: () => Promise<T>): Promise<T> {
-  const frame: Frame = { of, token, outer: frameUnderWay(), isOver: false }
+  let outer = frames.getStore()
+  // Work that is over is released: otherwise work that schedules its next run would keep all earlier runs.
+  while (outer?.isOver) outer = outer.outer
+  const frame: Frame = { of, token, outer, isOver: false }
   try {
     return await frames.run(frame, work)
   } finally {

@@ -134,22 +134,20 @@ export class Flow<Item, Entity extends ObjectLiteral> {
         continue
       }
       const [oldest] = this.atServer
-      if (oldest?.done) return await this.take(oldest)
+      if (oldest?.outcome) {
+        const outcome = await oldest.take(this.parts.dataSource)
+        this.report()
+        this.taken = this.progress([oldest])
+        this.atServer.shift()
+        return outcome
+      }
       // Inputs that were gathered by the end of the source were sent above.
       if (!oldest && (this.stopped || this.ended)) return undefined
       // The window was full when the reader stopped. Since then the index was examined, and the window is no longer
       // full.
       if (!this.isFull()) this.makeRoom()
-      await this.change()
+      await new Promise<void>((resolve) => (this.wake = resolve))
     }
-  }
-
-  private async take(oldest: Window<Entity>): Promise<Outcome<Entity>> {
-    const outcome = await oldest.take(this.parts.dataSource)
-    this.report()
-    this.taken = this.progress([oldest])
-    this.atServer.shift()
-    return outcome
   }
 
   private report(): void {
@@ -171,21 +169,19 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   }
 
   private maySend(): boolean {
-    const { gathering, atServer } = this
-    if (this.stopped || gathering.inputs === 0) return false
+    const { atServer } = this
+    const { rows } = this.gathering
+    if (this.stopped || rows.inputs === 0) return false
     if (atServer.length === 0) return this.ended || this.paused || this.isFull()
     if (!this.ended && !this.isFull()) return false
-    const characters = atServer.reduce((sum, window) => sum + window.characters, gathering.characters)
-    return atServer.length < WINDOWS_AT_SERVER && characters <= CHARACTERS_AT_SERVER && this.mayOverlap()
-  }
-
-  /** Another window may go to the server beside those that are there. */
-  private mayOverlap(): boolean {
-    return !this.lost && this.size.rows <= FLOW_WINDOW_ROWS && this.gathering.rows.mayOverlap
+    // Another window goes to the server beside those that are there.
+    const characters = atServer.reduce((sum, window) => sum + window.rows.characters, rows.characters)
+    if (atServer.length >= WINDOWS_AT_SERVER || characters > CHARACTERS_AT_SERVER) return false
+    return !this.lost && this.size.rows <= FLOW_WINDOW_ROWS && rows.mayOverlap
   }
 
   private isFull(): boolean {
-    const { inputs, characters } = this.gathering
+    const { inputs, characters } = this.gathering.rows
     return inputs >= this.size.rows || characters >= this.size.characters
   }
 
@@ -198,14 +194,10 @@ export class Flow<Item, Entity extends ObjectLiteral> {
 
   private async run(window: Window<Entity>): Promise<void> {
     await window.run(this.parts.dataSource)
-    this.size.sent(window.inputs)
+    this.size.sent(window.rows.inputs)
     // Now, and not when the outcome is taken: the next window may be ready to be sent.
-    if (window.hasFailed) this.stop()
+    if (window.outcome?.failure) this.stop()
     else this.wake()
-  }
-
-  private async change(): Promise<void> {
-    await new Promise<void>((resolve) => (this.wake = resolve))
   }
 
   private async readAll(): Promise<void> {
@@ -241,7 +233,11 @@ export class Flow<Item, Entity extends ObjectLiteral> {
       const added = this.parts.add(this.gathering.rows, item)
       this.read += 1
       if (added) await added
-      while (this.isFull() && !this.stopped) await this.room()
+      while (this.isFull() && !this.stopped) {
+        const room = new Promise<void>((resolve) => (this.makeRoom = resolve))
+        this.wake()
+        await room
+      }
       if (this.stopped) return
       if (performance.now() - began < SLICE_MILLISECONDS) continue
       await nextTurn()
@@ -250,18 +246,12 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     }
   }
 
-  private async room(): Promise<void> {
-    const room = new Promise<void>((resolve) => (this.makeRoom = resolve))
-    this.wake()
-    await room
-  }
-
   /** Sends what was gathered if the source gives nothing more and the server has nothing to do. */
   private watchPause(): void {
     if (this.stopped) return
     const { read } = this
     this.size.afterGrace(() => {
-      if (!this.atSource || this.gathering.inputs === 0) return
+      if (!this.atSource || this.gathering.rows.inputs === 0) return
       if (read !== this.read) return this.watchPause()
       this.paused = true
       this.wake()
@@ -290,9 +280,9 @@ export interface Outcome<Entity> {
 /** Inputs that are sorted by hash and sent together. */
 class Window<Entity extends ObjectLiteral> {
   readonly rows: PreparedMany<Entity>
-  private outcome: Outcome<Entity> | undefined
+  /** How it ended; undefined until then. */
+  outcome: Outcome<Entity> | undefined
   private running: Promise<void> | undefined
-
   private readonly ahead: PreparedMany<Entity>[]
 
   /**
@@ -313,21 +303,12 @@ class Window<Entity extends ObjectLiteral> {
     })
   }
 
-  /** Never rejects: `done` says how it ended. */
+  /** Never rejects: `outcome` says how it ended. */
   async run(dataSource: DataSource): Promise<void> {
     // Or every window would hold all those before it.
     this.ahead.length = 0
     this.running ??= this.send(dataSource)
     await this.running
-  }
-
-  get inputs(): number {
-    return this.rows.inputs
-  }
-
-  /** Characters of the inputs that wait to be sent. */
-  get characters(): number {
-    return this.rows.characters
   }
 
   /** How it ended; to be taken in the order of the windows. */
@@ -343,14 +324,6 @@ class Window<Entity extends ObjectLiteral> {
     const signal = this.rules.progress?.signal
     const isWhole = signal?.aborted === true && failure?.error === signal.reason && !results.includes(undefined)
     return { results, failure: isWhole ? undefined : failure }
-  }
-
-  get done(): boolean {
-    return this.outcome !== undefined
-  }
-
-  get hasFailed(): boolean {
-    return this.outcome?.failure !== undefined
   }
 
   private async send({ manager }: DataSource): Promise<void> {
@@ -411,10 +384,6 @@ class WindowSize {
     return this.size > FLOW_WINDOW_ROWS ? MAX_CHARACTERS : WINDOW_CHARACTERS
   }
 
-  private async look(): Promise<void> {
-    this.size = windowRows(await indexSizeOf(this.entityText))
-  }
-
   /**
    * Asks the server for the size of the index, unless the caller has given a size. Until the answer comes, the size
    * stays as it is.
@@ -423,7 +392,8 @@ class WindowSize {
     if (this.given !== undefined) return
     this.sinceLook = 0
     // The rows will report a connection that is lost.
-    this.looking ??= this.look()
+    this.looking ??= indexSizeOf(this.entityText)
+      .then((index) => void (this.size = windowRows(index)))
       .catch(() => undefined)
       .finally(() => (this.looking = undefined))
     await this.looking
@@ -468,7 +438,7 @@ export function windowRows({
   return Math.min(MAX_ROWS, Math.max(FLOW_WINDOW_ROWS, Math.ceil((index / page) * ROWS_A_PAGE)))
 }
 
-// As they were when this package was loaded, for the reason that connection/real-timers.ts has.
+// As they were when this package was loaded, for the reason that connection/mutex.ts has.
 const [startTimer, stopTimer, startTurn, stopTurn] = [setTimeout, clearTimeout, setImmediate, clearImmediate]
 
 /** Lets events from outside be processed. */
@@ -503,38 +473,31 @@ export interface Source<Item> {
  */
 export function inputsOf<Item>(operation: string, items: Iterable<Item> | AsyncIterable<Item>): Source<Item> {
   const given: unknown = items
-  if (typeof given !== 'object' || given === null) throw notIterable(operation, given)
-  if (Symbol.asyncIterator in given) return sourceOfOne((given as AsyncIterable<Item>)[Symbol.asyncIterator]())
-  if (Symbol.iterator in given) return sourceOfAll((given as Iterable<Item>)[Symbol.iterator]())
-  throw notIterable(operation, given)
-}
-
-const notIterable = (operation: string, given: unknown): DeclarationError =>
-  new DeclarationError(
+  if (typeof given === 'object' && given !== null && Symbol.asyncIterator in given) {
+    const iterator = (given as AsyncIterable<Item>)[Symbol.asyncIterator]()
+    return {
+      next: async () => {
+        const { done, value } = await iterator.next()
+        return done === true ? undefined : [value]
+      },
+      end: async () => void (await iterator.return?.()),
+    }
+  }
+  if (typeof given === 'object' && given !== null && Symbol.iterator in given) {
+    const iterator = (given as Iterable<Item>)[Symbol.iterator]()
+    // Without its `return`: a loop that ends early leaves that to `end`.
+    let rest: Iterable<Item> | undefined = { [Symbol.iterator]: () => ({ next: () => iterator.next() }) }
+    return {
+      next: async () => {
+        const all = rest
+        rest = undefined
+        return all
+      },
+      end: async () => void iterator.return?.(),
+    }
+  }
+  throw new DeclarationError(
     `${operation}(): expected an iterable or an async iterable of objects, got ${kindOf(given)}. ` +
       `Pass a generator, a readable stream in object mode, or an array.`,
   )
-
-function sourceOfOne<Item>(iterator: AsyncIterator<Item>): Source<Item> {
-  return {
-    next: async () => {
-      const { done, value } = await iterator.next()
-      return done === true ? undefined : [value]
-    },
-    end: async () => void (await iterator.return?.()),
-  }
-}
-
-function sourceOfAll<Item>(iterator: Iterator<Item>): Source<Item> {
-  let read = false
-  // Without its `return`: a loop that ends early leaves that to `end`.
-  const rest: Iterable<Item> = { [Symbol.iterator]: () => ({ next: () => iterator.next() }) }
-  return {
-    next: async () => {
-      if (read) return undefined
-      read = true
-      return rest
-    },
-    end: async () => void iterator.return?.(),
-  }
 }

@@ -249,15 +249,11 @@ class FlowTransform<Item> extends Transform {
   private async pump(): Promise<void> {
     try {
       for await (const result of this.results) {
-        if (!this.push(result)) await this.untilRead()
+        if (!this.push(result) && !this.destroyed) await new Promise<void>((read) => (this.resumeReading = read))
         if (this.destroyed) return
       }
     } catch (error) {
       this.destroy(error as Error)
     }
-  }
-
-  private async untilRead(): Promise<void> {
-    if (!this.destroyed) await new Promise<void>((resolve) => (this.resumeReading = resolve))
   }
 }
