@@ -139,8 +139,18 @@ async function takenKeys(session: Session, rows: readonly KeyedRow[]): Promise<T
     const [{ metadata }] = group as [KeyedRow]
     const root = rootOf(metadata)
     taken.push(...(await takenOfKeys(session, group, keysOf(root))))
-    // In a statement of its own: an expression may fail for a value that its row would not be refused for.
-    taken.push(...(await takenOfKeys(session, group, unusualKeysOf(root))))
+    // Unusual indexes, declared or made by SQL, that the table had when it was found ready. In a statement of their own:
+    // an expression may fail for a value that its row would not be refused for.
+    const { unusual = [] } =
+      tableDeclarations(root)
+        .map(knownReady)
+        .find((one) => one !== undefined) ?? {}
+    const unusualKeys = unusual.flatMap((index): UniqueKey[] => {
+      const columns = columnsNamed(root, index.columns)
+      if (columns.length === 0) return []
+      return [{ name: pathsOf(columns), columns: columnsNamed(root, Object.keys(index.reads)), index }]
+    })
+    taken.push(...(await takenOfKeys(session, group, unusualKeys)))
   }
   return taken
 }
@@ -178,18 +188,6 @@ async function takenOfKeys(
     return [{ ...what, ...takenBy(root, holder, deleted) }]
   })
 }
-
-/** Returns unusual indexes, declared or made by SQL, that the table had when it was found ready. */
-const unusualKeysOf = (root: EntityMetadata): UniqueKey[] =>
-  (
-    tableDeclarations(root)
-      .map(knownReady)
-      .find((one) => one !== undefined)?.unusual ?? []
-  ).flatMap((index) => {
-    const columns = columnsNamed(root, index.columns)
-    if (columns.length === 0) return []
-    return [{ name: pathsOf(columns), columns: columnsNamed(root, Object.keys(index.reads)), index }]
-  })
 
 const columnsNamed = (root: EntityMetadata, names: readonly string[]): ColumnMetadata[] =>
   root.columns.filter(({ databaseName }) => names.includes(databaseName))
