@@ -138,7 +138,14 @@ export function declareColumn(
   const isHere = (column: { readonly target: unknown; readonly propertyName: string }): boolean =>
     column.target === target && column.propertyName === property
   for (const column of storage.columns) {
-    if (isHere(column)) refuseAnother(decorator, `${target.name}.${property}`, column)
+    if (!isHere(column) || !(TEXT_MARK in column)) continue
+    const where = `${decorator} on ${target.name}.${property}`
+    throw new DeclarationError(
+      column[TEXT_MARK] === decorator
+        ? `${where}: it is declared twice. Remove one of them.`
+        : `${where}: ${String(column[TEXT_MARK])} stands on it too, and a property has one of them. A name that is ` +
+            `unique in its whole namespace needs @UniqueName() alone. Remove one of them.`,
+    )
   }
   const args: (typeof storage.columns)[number] & { readonly [TEXT_MARK]: string } = {
     [TEXT_MARK]: decorator,
@@ -155,17 +162,6 @@ export function declareColumn(
     storage.columns.find((column) => column !== args && isHere(column))
   const before = storage.columns.findIndex(isHere)
   storage.columns.splice(before === -1 ? storage.columns.length : before, 0, args)
-}
-
-function refuseAnother(decorator: string, where: string, column: object): void {
-  if (!(TEXT_MARK in column)) return
-  const other = column[TEXT_MARK]
-  throw new DeclarationError(
-    other === decorator
-      ? `${decorator} on ${where}: it is declared twice. Remove one of them.`
-      : `${decorator} on ${where}: ${String(other)} stands on it too, and a property has one of them. A name that is ` +
-          `unique in its whole namespace needs @UniqueName() alone. Remove one of them.`,
-  )
 }
 
 /** The options of a text column, as a decorator and the column beside it say. */
@@ -234,11 +230,6 @@ export function forbidSharedColumns(where: string, metadata: EntityMetadata, col
 /** Longer keys may not fit: a btree holds 2704 bytes, and a character of UTF-8 takes up to 4. */
 const INDEXED_CHARACTERS = 650
 
-interface Keyed {
-  readonly name: string
-  readonly columns: readonly ColumnMetadata[]
-}
-
 /** Types whose texts may not fit into a btree. */
 const longColumns = (text: Declaration['text']): ColumnMetadata[] =>
   text
@@ -253,8 +244,12 @@ const longColumns = (text: Declaration['text']): ColumnMetadata[] =>
  */
 export function forbidOtherIndexes({ metadata, name, text }: Declaration): void {
   const long = longColumns(text)
-  const indexes: readonly Keyed[] = metadata.indices.filter((index) => !index.where && isBtree(index))
-  const primary: Keyed = { name: 'the primary key', columns: metadata.primaryColumns }
+  // TypeORM 0.3 knows no types of indexes, apart from `spatial`; of `fulltext` Postgres hears nothing.
+  const indexes = metadata.indices.filter((index) => {
+    const { type = 'btree', isSpatial, where } = index as { type?: string; isSpatial?: boolean; where?: string }
+    return !where && type === 'btree' && isSpatial !== true
+  })
+  const primary = { name: 'the primary key', columns: metadata.primaryColumns }
   const other = [...indexes, ...metadata.uniques, primary].find(({ columns }) =>
     columns.some((one) => long.includes(one)),
   )
@@ -288,12 +283,6 @@ export function forbidForeignKeys({ metadata, name, text }: Declaration): void {
         `{ createForeignKeyConstraints: false } to the relation.`,
     )
   }
-}
-
-/** TypeORM 0.3 knows no types of indexes, apart from `spatial`; of `fulltext` Postgres hears nothing. */
-function isBtree(index: object): boolean {
-  const { type, isSpatial } = index as { type?: string; isSpatial?: boolean }
-  return (type === undefined || type === 'btree') && isSpatial !== true
 }
 
 /** Found in no entity, in no select and in no insert; in DDL and in `where` it is a column like any other. */

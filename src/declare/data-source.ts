@@ -72,7 +72,8 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
   if (given?.driver === undefined) {
     throw new DeclarationError('withUniqueText(): expected a DataSource. Pass `new DataSource(options)`.')
   }
-  const settings = toSettings(options, registry.settings.get(dataSource))
+  // A mistake here would send prepared statements through a pooler that loses them.
+  checkOptions('withUniqueText()', options, SETTING_RULES)
   requirePostgres(dataSource, 'typeorm-unique-text')
   if (dataSource.isInitialized) {
     throw new DeclarationError(
@@ -80,7 +81,10 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
     )
   }
   hookSchemaBuilder(dataSource)
-  registry.settings.set(dataSource, settings)
+  const before = registry.settings.get(dataSource) ?? DEFAULT_SETTINGS
+  const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
+  const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
+  registry.settings.set(dataSource, { prepare, tenantsBySearchPath, rewriteQueries, coalesce })
   return dataSource
 }
 
@@ -89,14 +93,6 @@ const SETTING_RULES: Rules<UniqueTextDataSourceOptions> = {
   prepare: RULE.boolean,
   tenantsBySearchPath: RULE.boolean,
   coalesce: RULE.boolean,
-}
-
-/** A mistake here would send prepared statements through a pooler that loses them. */
-function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULT_SETTINGS): DataSourceSettings {
-  checkOptions('withUniqueText()', options, SETTING_RULES)
-  const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
-  const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
-  return { prepare, tenantsBySearchPath, rewriteQueries, coalesce }
 }
 
 /** The parts of TypeORM's IndexMetadata that are used here; the class is not exported with its fields. */
@@ -128,17 +124,10 @@ export function attachDataSource(dataSource: DataSource, what: string): void {
   noteTransactions(dataSource.manager)
 }
 
-/** What one class of a table declared. */
-interface Declared {
-  readonly metadata: EntityMetadata
-  readonly name: string
-  readonly target: unknown
-}
-
 /** TypeORM would make the index twice, and one of the two would lack its options. */
 export function requireOneClass(
   decorator: string,
-  { metadata, name, target }: Declared,
+  { metadata, name, target }: { readonly metadata: EntityMetadata; readonly name: string; readonly target: unknown },
   other: Pick<IndexMetadata, 'target'>,
 ): void {
   if (other.target === target) return

@@ -40,8 +40,6 @@ import {
   type TextDecorator,
 } from './column'
 
-type IndexColumns = () => string[]
-
 const DECORATOR = '@UniqueText'
 
 // TypeScript 7 explains options that fit no overload by the last one, and most mistakes are made on a property.
@@ -105,12 +103,7 @@ function declareHidden(target: Function, raw: RawDeclaration): void {
     const args = { target, propertyName: property, mode: 'virtual' as const, options, [HIDDEN_MARK]: true }
     storage.columns.push(args)
   }
-  storage.indices.push({
-    target,
-    unique: true,
-    columns: indexColumns(raw),
-    ...(raw.indexName === undefined ? {} : { name: raw.indexName }),
-  })
+  storage.indices.push({ target, ...indexOf(raw) })
 }
 
 /**
@@ -158,11 +151,7 @@ export function uniqueTextSchema<T>(
       }
       columns[property] = { ...hidden, virtual: true }
     }
-    indices.push({
-      unique: true,
-      columns: indexColumns(raw),
-      ...(raw.indexName === undefined ? {} : { name: raw.indexName }),
-    })
+    indices.push(indexOf(raw))
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
 }
@@ -187,12 +176,19 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
   return toRawDeclaration(where, options.as, columns, options)
 }
 
-/** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. maintainers/how-it-hooks-into-typeorm.md has more. */
-function indexColumns(raw: RawDeclaration): IndexColumns {
+/** The unique index of a declaration, as TypeORM takes it. */
+function indexOf(raw: RawDeclaration): {
+  readonly name?: string
+  readonly unique: true
+  readonly columns: () => string[]
+} {
+  // Not an arrow function: TypeORM calls it as a method of its IndexMetadata. maintainers/how-it-hooks-into-typeorm.md
+  // has more.
   function columns(this: object): string[] {
     return attachDeclaration(this, raw)
   }
-  return Object.assign(columns, { [RAW]: raw })
+  const name = raw.indexName === undefined ? {} : { name: raw.indexName }
+  return { unique: true, columns: Object.assign(columns, { [RAW]: raw }), ...name }
 }
 
 /** Kept on the function, for code that knows the class or the EntitySchema but no DataSource. */
@@ -271,7 +267,19 @@ function resolveText(index: IndexMetadata, metadata: EntityMetadata, raw: RawDec
     column.isVirtual = true
   }
   if (table.spread !== undefined || table.guardless === true) sendHash(declaration)
-  attachCheck(declaration)
+  // TypeORM's CheckMetadata is not exported; this is what it and the schema builder use of it.
+  const check = {
+    entityMetadata: metadata,
+    name: table.check,
+    givenName: table.check,
+    expression: checkExpression(table),
+    // TypeORM builds checks after all indexes and unique constraints: the first moment at which these can be seen.
+    build: () => {
+      forbidOtherIndexes(declaration)
+      return check
+    },
+  }
+  metadata.checks.push(check)
   for (const { column, normalizer } of text) normalizeColumn(column, normalizer)
   return declaration
 }
@@ -292,21 +300,4 @@ function forbidOtherSpreads(declaration: Declaration, others: readonly Declarati
       `@UniqueText on ${metadata.name}.${name}: a text by whose hash the table is spread cannot be NULL. Remove nullable.`,
     )
   }
-}
-
-/** TypeORM's CheckMetadata is not exported; this is what it and the schema builder use of it. */
-function attachCheck(declaration: Declaration): void {
-  const { metadata, table } = declaration
-  const check = {
-    entityMetadata: metadata,
-    name: table.check,
-    givenName: table.check,
-    expression: checkExpression(table),
-    // TypeORM builds checks after all indexes and unique constraints: the first moment at which these can be seen.
-    build: () => {
-      forbidOtherIndexes(declaration)
-      return check
-    },
-  }
-  metadata.checks.push(check)
 }
