@@ -23,11 +23,6 @@ import {
 } from './values'
 import { findRows } from './look-up'
 
-/** A row that exists, given by its key or by an object that has it. */
-interface ReferenceNode {
-  readonly reference: unknown
-}
-
 /** An object that will become a row: found or created by its text, or saved. */
 export interface NewNode {
   readonly metadata: EntityMetadata
@@ -48,7 +43,8 @@ export interface NewNode {
   begun?: boolean
 }
 
-export type NestedNode = NewNode | ReferenceNode
+/** A new object, or a row that exists, given by its key or by an object that has it. */
+export type NestedNode = NewNode | { readonly reference: unknown }
 
 interface NestedRow {
   readonly entity: ObjectLiteral

@@ -61,10 +61,6 @@ interface NestedCall {
   readonly deleted: DeletedOption
 }
 
-interface NestedCallOptions extends DeletedOptions, Pick<LoadOptions, 'relationLoadStrategy'> {
-  readonly relations?: unknown
-}
-
 type NestedResult = FindOrCreateManyResult<ObjectLiteral>
 
 /**
@@ -74,7 +70,11 @@ type NestedResult = FindOrCreateManyResult<ObjectLiteral>
 export function nestedCall(
   manager: EntityManager,
   entityText: EntityText,
-  { relations, relationLoadStrategy, deleted = 'return' }: NestedCallOptions,
+  {
+    relations,
+    relationLoadStrategy,
+    deleted = 'return',
+  }: DeletedOptions & Pick<LoadOptions, 'relationLoadStrategy'> & { readonly relations?: unknown },
 ): NestedCall | undefined {
   if (!namesFindOrCreate(relations)) return undefined
   const call = { manager, entityText, deleted }

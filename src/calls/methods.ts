@@ -104,7 +104,6 @@ export class UniqueTextEntity extends BaseEntity {
     row: DeepPartial<NoInfer<Entity>>,
     options?: UpsertByTextOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>>
-  /** Updates the rows that hold the texts, and creates the missing ones, outside of your transactions. */
   static async upsertByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     rows: DeepPartial<NoInfer<Entity>> & readonly DeepPartial<NoInfer<Entity>>[],
@@ -124,7 +123,6 @@ export class UniqueTextEntity extends BaseEntity {
     this: EntityClass<Entity>,
     values: Writable<NoInfer<Entity>>,
   ): Promise<Entity>
-  /** Inserts rows, or throws a `TextTakenError` with every taken text, outside of your transactions. */
   static async insertOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: Writable<Entity> | readonly Writable<Entity>[],

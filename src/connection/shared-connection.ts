@@ -106,16 +106,14 @@ const MAX_UNDONE = 1_000
 
 const known = new WeakMap<object, Savepoints>()
 
-interface OpenSavepoint {
-  readonly name: string
-  readonly since: number
-  /** It was rolled back to, as TypeORM does at the end of a nested transaction: Postgres keeps it. */
-  readonly isOver: boolean
-}
-
 /** What commands change. */
 interface HeardOfSavepoints {
-  readonly open: readonly OpenSavepoint[]
+  readonly open: readonly {
+    readonly name: string
+    readonly since: number
+    /** It was rolled back to, as TypeORM does at the end of a nested transaction: Postgres keeps it. */
+    readonly isOver: boolean
+  }[]
   readonly undone: readonly { readonly from: number; readonly to: number }[]
 }
 

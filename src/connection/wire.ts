@@ -118,9 +118,6 @@ interface Around {
   readonly after: string
 }
 
-/** Called by `pg`, which replaces it by its own if there is a `query_timeout`. */
-type Callback = (error: unknown, rows?: readonly WireRow[]) => void
-
 /**
  * What `pg` takes in place of a query, as it takes a cursor. Its own asks for the types of the columns at every call,
  * and builds much around a row. The types of a prepared statement do not change: the server refuses it instead (0A000).
@@ -133,7 +130,8 @@ export class PreparedQuery {
   private failure: { readonly error: unknown } | undefined
   /** Its rows; fails as the statement does. */
   readonly answer: Promise<readonly WireRow[]>
-  callback: Callback = () => {}
+  /** Called by `pg`, which replaces it by its own if there is a `query_timeout`. */
+  callback: (error: unknown, rows?: readonly WireRow[]) => void = () => {}
 
   constructor(
     private readonly client: PgClient,
@@ -290,14 +288,6 @@ export class JoinedQuery {
   }
 }
 
-/** A statement as `pg` takes it. */
-interface PgQuery {
-  readonly text: string
-  readonly values?: readonly unknown[]
-  readonly rowMode: 'array'
-  readonly name?: string
-}
-
 /** What `pg` writes to the server with. */
 interface PgConnection {
   close(message: { readonly type: 'S'; readonly name: string }): void
@@ -323,7 +313,12 @@ export interface PgResult {
 
 /** The parts of a `pg` client that are used here. */
 export interface PgClient {
-  query(query: PgQuery): Promise<PgResult>
+  query(query: {
+    readonly text: string
+    readonly values?: readonly unknown[]
+    readonly rowMode: 'array'
+    readonly name?: string
+  }): Promise<PgResult>
   /** Queues among the queries, and notifies the object of what becomes of it. */
   query(submittable: { submit(connection: PgConnection): void }): unknown
   end(): Promise<void>
