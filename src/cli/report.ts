@@ -1,6 +1,4 @@
-import { printable } from './terminal'
-
-export const number = (value: number): string => value.toLocaleString('en-US')
+import { number, printable } from './terminal'
 
 /** Counts of the lines so far: `lines` = created + found + rejected + blank. */
 export interface ImportCounts {
@@ -87,6 +85,7 @@ interface Counted {
 export function formatReport(report: ImportReport, counted: Counted = {}): string {
   const { unit, dryRun = false, each = 'line' } = counted
   const { lines, created, found, rejected, blank, collisions, seconds } = report
+  const rate = seconds > 0 ? lines / seconds : 0
   const rows: [string, string][] = [
     [`${each}s`, number(lines)],
     [dryRun ? 'would be created' : 'created', number(created)],
@@ -95,7 +94,8 @@ export function formatReport(report: ImportReport, counted: Counted = {}): strin
     ...(blank > 0 ? [['blank', number(blank)] satisfies [string, string]] : []),
     ['collisions', number(collisions)],
     ['seconds', seconds.toFixed(seconds < 100 ? 2 : 0)],
-    [`${unit ?? `${each}s`} per second`, rate(lines, seconds)],
+    // A whole number, except for a few very long texts.
+    [`${unit ?? `${each}s`} per second`, rate === 0 || rate >= 10 ? number(Math.round(rate)) : rate.toFixed(1)],
   ]
   const left = Math.max(...rows.map(([name]) => name.length))
   const right = Math.max(...rows.map(([, value]) => value.length))
@@ -105,12 +105,6 @@ export function formatReport(report: ImportReport, counted: Counted = {}): strin
 }
 
 const DRY_RUN = 'No row was written. What the database itself refuses, only an import without --dry-run shows.'
-
-/** A whole number, except for a few very long texts. */
-function rate(lines: number, seconds: number): string {
-  const perSecond = seconds > 0 ? lines / seconds : 0
-  return perSecond === 0 || perSecond >= 10 ? number(Math.round(perSecond)) : perSecond.toFixed(1)
-}
 
 function formatRejections(
   { rejections, rejected }: ImportReport,

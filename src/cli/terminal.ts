@@ -51,19 +51,11 @@ export const printableLines = (text: string): string => text.split('\n').map(pri
 /** Text whose names, keys and values come from elsewhere, a line each. */
 export const linesOf = (lines: readonly string[]): string => lines.map((line) => `${printable(line)}\n`).join('')
 
+export const number = (value: number): string => value.toLocaleString('en-US')
+
 /** Writes what happened as a line of JSON, with the time. */
 export function writeEvent(output: Output, event: object): void {
   output.write(`${JSON.stringify({ time: new Date().toISOString(), ...event })}\n`)
-}
-
-/** How far a command has come. */
-interface ProgressState {
-  readonly lines: number
-  /** What is counted, in the plural. */
-  readonly unit: string
-  readonly seconds: number
-  /** 0 to 1; undefined if the length of the list is not known. */
-  readonly fraction: number | undefined
 }
 
 interface ProgressDisplay {
@@ -101,35 +93,23 @@ export function openProgress(
       const at = now()
       if (at - last < pause) return
       last = at
-      const state = { lines, unit, fraction, seconds: (at - started) / 1_000 }
+      const rate = at > started ? Math.round(lines / ((at - started) / 1_000)) : 0
+      const percent = fraction === undefined ? '' : `${Math.floor(fraction * 100)} %  `
+      const line = `${percent}${number(lines)} ${unit}  ${number(rate)} per second`
       if (!terminal) {
-        output.write(`${formatState(state)}\n`)
+        output.write(`${line}\n`)
         return
       }
-      // The last column stays free: some terminals wrap as soon as it is filled.
-      const line = `${formatBar(fraction)}${formatState(state)}`.slice(0, (output.columns ?? COLUMNS_DEFAULT) - 1)
+      const done = Math.round((fraction ?? 0) * BAR_WIDTH)
+      const bar = fraction === undefined ? '' : `[${'#'.repeat(done)}${'-'.repeat(BAR_WIDTH - done)}] `
       clear()
-      output.write(line)
+      // The last column stays free: some terminals wrap as soon as it is filled.
+      output.write(`${bar}${line}`.slice(0, (output.columns ?? COLUMNS_DEFAULT) - 1))
     },
     end: () => {
       if (terminal) clear()
     },
   }
-}
-
-function formatBar(fraction: number | undefined): string {
-  if (fraction === undefined) return ''
-  const done = Math.round(fraction * BAR_WIDTH)
-  return `[${'#'.repeat(done)}${'-'.repeat(BAR_WIDTH - done)}] `
-}
-
-/** One line without a line ending, for example `43 %  430,000 lines  41,200 per second`. */
-function formatState({ lines, unit, seconds, fraction }: ProgressState): string {
-  const rate = seconds > 0 ? Math.round(lines / seconds) : 0
-  const percent = fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]
-  return [...percent, `${lines.toLocaleString('en-US')} ${unit}`, `${rate.toLocaleString('en-US')} per second`].join(
-    '  ',
-  )
 }
 
 /** The file does not export a DataSource that can be used. The message says what to do. */
@@ -145,35 +125,25 @@ export class DataSourceFileError extends Error {
  * @throws DataSourceFileError
  */
 export async function loadDataSource(file: string): Promise<DataSource> {
-  const absolute = path.resolve(file)
   const found = new Set<DataSource>()
-  for (const value of await exportsOf(absolute, file)) {
+  for (const value of await exportsOf(file)) {
     const dataSource = await value
     if (InstanceChecker.isDataSource(dataSource)) found.add(dataSource)
   }
-  const [only] = found
-  if (only && found.size === 1) return withConnectionString(only, file)
-  throw new DataSourceFileError(
-    only
-      ? `"${file}" exports several DataSources. Export only one.`
-      : `"${file}" exports no DataSource. Export one: export default new DataSource({ … }).`,
-  )
-}
-
-/** A word in place of a URL would be looked up as the host "base", by `pg`. The value may hold a password. */
-function withConnectionString(dataSource: DataSource, file: string): DataSource {
-  const { options } = dataSource
-  if (options.type !== 'postgres' || typeof options.url !== 'string' || options.url === '') return dataSource
-  if (/^(?:postgres|postgresql|socket):|^\//i.test(options.url)) return dataSource
-  throw new DataSourceFileError(
-    `The "url" of the DataSource in "${file}" is not a connection string. ` +
-      'Expected postgres://user:password@host:5432/database; is DATABASE_URL set right?',
-  )
-}
-
-/** All that a file exports; a TypeScript file is loaded as above. @throws DataSourceFileError */
-export async function loadModule(file: string): Promise<readonly unknown[]> {
-  return await exportsOf(path.resolve(file), file)
+  const [only, ...others] = found
+  if (!only) {
+    throw new DataSourceFileError(`"${file}" exports no DataSource. Export one: export default new DataSource({ … }).`)
+  }
+  if (others.length > 0) throw new DataSourceFileError(`"${file}" exports several DataSources. Export only one.`)
+  const { type, url } = only.options as { readonly type: string; readonly url?: unknown }
+  // `pg` would look another word up as the host "base". The value may hold a password, so no message shows it.
+  if (type === 'postgres' && typeof url === 'string' && !/^(?:postgres|postgresql|socket):|^\/|^$/i.test(url)) {
+    throw new DataSourceFileError(
+      `The "url" of the DataSource in "${file}" is not a connection string. ` +
+        'Expected postgres://user:password@host:5432/database; is DATABASE_URL set right?',
+    )
+  }
+  return only
 }
 
 /** What a file exports, where only one of its values is of this kind. */
@@ -181,29 +151,27 @@ export async function onlyExport<Value>(
   file: string,
   isOfKind: (value: unknown) => value is Value,
 ): Promise<Value | undefined> {
-  const found = new Set((await loadModule(file)).filter(isOfKind))
+  const found = new Set((await exportsOf(file)).filter(isOfKind))
   return found.size === 1 ? [...found][0] : undefined
 }
 
-/** For CommonJS the namespace's default is `module.exports`, whose own `default` is TypeScript's default export. */
-async function exportsOf(absolute: string, file: string): Promise<unknown[]> {
-  const module = await load(absolute, file)
+/** All that a file exports. @throws DataSourceFileError */
+async function exportsOf(file: string): Promise<unknown[]> {
+  const absolute = path.resolve(file)
+  const { href } = pathToFileURL(absolute)
+  const lacksTsx = /\.[cm]?ts$/.test(absolute) && !(await registerTsx(absolute))
+  const module = (await import(href).catch((error: unknown) => {
+    const { code, name, url = href } = error as Record<'code' | 'name' | 'url', unknown>
+    const isMissing = code === 'ERR_MODULE_NOT_FOUND' && url === href
+    if (isMissing) throw new DataSourceFileError(`There is no file "${file}".`, { cause: error })
+    const message = error instanceof Error ? error.message : String(error)
+    const advice = lacksTsx && NEEDS_TSX.has(code ?? name) ? `\n${TSX_ADVICE}` : ''
+    throw new DataSourceFileError(`"${file}" cannot be loaded: ${message}${advice}`, { cause: error })
+  })) as Record<string, unknown>
+  // For CommonJS the namespace's default is `module.exports`, whose own `default` is TypeScript's default export.
   const inner = module['default']
   const isModule = typeof inner === 'object' && inner !== null && !InstanceChecker.isDataSource(inner)
   return [...Object.values(module), ...(isModule ? Object.values(inner) : [])]
-}
-
-async function load(absolute: string, file: string): Promise<Record<string, unknown>> {
-  const typeScript = /\.[cm]?ts$/.test(absolute)
-  const loader = typeScript && (await registerTsx(absolute))
-  try {
-    return (await import(pathToFileURL(absolute).href)) as Record<string, unknown>
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    if (isMissingFile(error, absolute)) throw new DataSourceFileError(`There is no file "${file}".`, { cause: error })
-    const advice = typeScript && !loader && NEEDS_TSX.has(codeOf(error)) ? `\n${TSX_ADVICE}` : ''
-    throw new DataSourceFileError(`"${file}" cannot be loaded: ${message}${advice}`, { cause: error })
-  }
 }
 
 const TSX_ADVICE = 'Node.js cannot load this TypeScript by itself: npm install --save-dev tsx, and run this again.'
@@ -219,11 +187,6 @@ const NEEDS_TSX: ReadonlySet<unknown> = new Set([
   'SyntaxError',
 ])
 
-function codeOf(error: unknown): unknown {
-  const { code, name } = error as { code?: unknown; name?: unknown }
-  return code ?? name
-}
-
 /** Does what `node --import tsx` does, and nothing if that was given: a module is loaded only once. */
 async function registerTsx(absolute: string): Promise<boolean> {
   let loader: string
@@ -236,30 +199,20 @@ async function registerTsx(absolute: string): Promise<boolean> {
   return true
 }
 
-function isMissingFile(error: unknown, absolute: string): boolean {
-  const { code, url } = error as { code?: unknown; url?: unknown }
-  return code === 'ERR_MODULE_NOT_FOUND' && (url === undefined || url === pathToFileURL(absolute).href)
-}
-
 /**
  * Why a line was refused, as one clause. From the database's own errors it takes only the code and the constraint or
  * column: their messages may quote the text ('invalid input syntax for …: "…"').
  */
 export function refusalReason(error: unknown): string {
   const refused = serverError(error)
-  if (refused) {
-    return `the database refuses it (${codeAndName(refused)})`
-  }
+  if (refused) return `the database refuses it (${codeAndName(refused)})`
   if (!(error instanceof Error)) return 'it is refused'
-  if (!isOurs(error)) return `the declaration's "parse" threw a ${error.name} for it`
+  // Recognized by its code too, because a declaration may belong to another copy of this package.
+  const isOurs = error instanceof UniqueTextError || ('code' in error && error.code === 'TEXT_REJECTED')
+  if (!isOurs) return `the declaration's "parse" threw a ${error.name} for it`
   const { reason, offset } = error as Partial<Record<'reason' | 'offset', unknown>>
   if (typeof reason !== 'string') return error.message
   return typeof offset === 'number' ? `${reason} (code point ${offset})` : reason
-}
-
-/** Recognized by its code, since a declaration may come from another copy of this package. */
-function isOurs(error: Error): error is UniqueTextError {
-  return error instanceof UniqueTextError || ('code' in error && error.code === 'TEXT_REJECTED')
 }
 
 /**
