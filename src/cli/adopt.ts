@@ -1,6 +1,6 @@
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import type { EntityTarget, ObjectLiteral } from 'typeorm'
 import {
   abandon,
   adopt,
@@ -14,32 +14,22 @@ import {
   checkMerge,
   describeHolder,
   follow,
-  type FollowReport,
   forgetMerges,
   mergeDuplicates,
   type MergeReport,
   type MergeRows,
   planAdoption,
-  type PlannedStep,
-  type RunningCommand,
   unmerge,
-  type UnmergeOptions,
   type UnmergeReport,
 } from '../adopt'
 import { serverError, SQLSTATE } from '../core'
 import { doctor } from '../doctor'
 import { formatFinding } from './commands'
 import { EXIT, type ExitCode, findEntity } from './import'
-import { number } from './report'
-import { linesOf, onlyExport, printable, printableLines, type Streams, writeEvent } from './terminal'
-import { type Invocation, type KeptRow, UsageError } from './usage'
+import { linesOf, number, onlyExport, printable, printableLines, writeEvent } from './terminal'
+import { type CommandRun, type KeptRow, UsageError } from './usage'
 
-interface AdoptRun {
-  readonly dataSource: DataSource
-  readonly invocation: Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
-  readonly streams: Streams
-  readonly signal: AbortSignal
-}
+type AdoptRun = CommandRun<'adopt' | 'abandon' | 'unmerge'>
 
 /** A command with its entity, and the reporter that it reports to. */
 interface Command extends AdoptRun {
@@ -80,8 +70,13 @@ async function runCommand(command: Command): Promise<boolean> {
     reporter.report(report, () => 'The table is abandoned. No text was changed.\n')
   } else if (invocation.kind === 'unmerge') {
     const onProgress = reporter.rowsOf('unmerge')
-    const key = keyOf(invocation.key)
     const { dryRun } = invocation
+    let key: string | ObjectLiteral | undefined = invocation.key
+    try {
+      if (key?.startsWith('{') === true) key = JSON.parse(key) as ObjectLiteral
+    } catch {
+      throw new UsageError(`--key is a value, or JSON of several columns: --key '{"tenant":1,"id":17}'`)
+    }
     const report = await unmerge(dataSource, target, { ...pace, ...reporter.stoppable, key, dryRun, onProgress })
     reporter.report(report, () => formatUnmerge(report, dryRun))
     return report.left.length === 0
@@ -112,7 +107,10 @@ async function adoptAndMerge({ dataSource, invocation, signal, target, reporter 
   }
   if (invocation.dryRun) {
     const steps = await planAdoption(dataSource, target, { property })
-    reporter.report({ steps }, () => steps.map(formatPlanned).join('') || ADOPTED)
+    const planned = steps.map(({ step, lock, statements }) => {
+      return `-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`
+    })
+    reporter.report({ steps }, () => planned.join('') || ADOPTED)
     if (!merge || steps.length === 0) return await mergeAll(true)
     const { findings } = await doctor(dataSource, { entities: [target], signal })
     const twice = findings.filter(({ code }) => code.startsWith('text.twice'))
@@ -132,7 +130,8 @@ async function adoptAndMerge({ dataSource, invocation, signal, target, reporter 
       reporter.notice(`follow  ${number(texts)} texts normalized  Ctrl-C ends it`)
     }
     const followed = await follow(dataSource, target, { ...pace, ...locking, onProgress })
-    reporter.report(followed, () => formatFollowed(followed))
+    const normalized = `${number(followed.normalized)} texts were normalized.`
+    reporter.report(followed, () => linesOf([normalized, ...formatRefused(followed)]))
   }
   return isWhole
 }
@@ -141,22 +140,6 @@ const ADOPTED = 'The table is already adopted: nothing to do.\n'
 const MERGE_LATER =
   'adopt changes none of these rows but to normalize their texts. Once the table is adopted, the same command lists ' +
   'what a merge would do to each row.\n'
-
-const formatPlanned = ({ step, lock, statements }: PlannedStep): string =>
-  `-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`
-
-const formatFollowed = ({ normalized, refused, refusedTotal }: FollowReport): string =>
-  linesOf([`${number(normalized)} texts were normalized.`, ...formatRefused(refused, refusedTotal)])
-
-/** A key of several columns is JSON: `{"tenant":1,"id":17}`. */
-function keyOf(given: string | undefined): UnmergeOptions['key'] {
-  if (given?.startsWith('{') !== true) return given
-  try {
-    return JSON.parse(given) as ObjectLiteral
-  } catch {
-    throw new UsageError(`--key is a value, or JSON of several columns: --key '{"tenant":1,"id":17}'`)
-  }
-}
 
 async function keepOf(keep: KeptRow): Promise<'oldest' | 'newest' | MergeRows> {
   if (typeof keep !== 'object') return keep
@@ -285,7 +268,10 @@ class Reporter {
   }
 
   private writeLocks(): void {
-    this.run.streams.stdout.write(formatLocks(this.locks.splice(0)))
+    for (const { step, mode, attempts, waitedMilliseconds: waited, heldMilliseconds: held } of this.locks.splice(0)) {
+      const times = `waited ${waited.toFixed(1)} ms, held ${held.toFixed(1)} ms`
+      this.run.streams.stdout.write(`${step}: ${mode}, ${times}, attempt ${attempts}\n`)
+    }
   }
 
   private writeEvent(event: object): void {
@@ -349,31 +335,22 @@ function describeProgress(
   ]
 }
 
-const describeCommand = ({ pid, user, application, seconds, waitsFor, query }: RunningCommand): string =>
-  `pid ${pid} (${user}, "${application}"), connected for ${seconds} s, ` +
-  `${waitsFor === null ? 'works' : `waits for ${waitsFor}`}: ${query}`
-
 function formatStatus({ step, phase, fraction, command, holders, ...server }: AdoptionStatus): string {
   const { tableBytes, lagMilliseconds, walBytes } = server
   const megabytes = (bytes: number): string => `${number(Math.round(bytes / 1e6))} MB`
+  const working =
+    command &&
+    `pid ${command.pid} (${command.user}, "${command.application}"), connected for ${command.seconds} s, ` +
+      `${command.waitsFor === null ? 'works' : `waits for ${command.waitsFor}`}: ${command.query}`
   const share = fraction === null ? [] : [`${Math.floor(fraction * 100)} %`]
   return linesOf([
     ['step', step ?? 'none', ...(phase === null ? [] : [phase]), ...share].join('  '),
-    command === null ? 'command  none works on the table' : `command  ${describeCommand(command)}`,
+    `command  ${working ?? 'none works on the table'}`,
     ...(tableBytes === null ? [] : [`table  ${megabytes(tableBytes)}`]),
     `standbys  ${number(lagMilliseconds)} ms behind`,
     `WAL for slots and archive  ${megabytes(walBytes)}`,
     ...holders.map((holder) => `holds a lock  ${describeHolder(holder)}`),
   ])
-}
-
-function formatLocks(locks: readonly AdoptionLock[]): string {
-  const milliseconds = (value: number): string => `${value.toFixed(1)} ms`
-  return locks
-    .map(({ step, mode, attempts, waitedMilliseconds: waited, heldMilliseconds: held }) => {
-      return `${step}: ${mode}, waited ${milliseconds(waited)}, held ${milliseconds(held)}, attempt ${attempts}\n`
-    })
-    .join('')
 }
 
 /** @param merges duplicates are merged next */
@@ -388,7 +365,7 @@ function formatAdoption(report: AdoptReport, merges: boolean): string {
       `${rows} rows got their hashes, ${normalized} texts were normalized, ` +
       `${number(counts.numbered)} rows of longer chains were numbered.`,
   }
-  const lines = [done[kind], ...formatRefused(report.refused, report.refusedTotal)]
+  const lines = [done[kind], ...formatRefused(report)]
   if (duplicates && duplicates.groups > 0) {
     const { groups, surplus, largest, first } = duplicates
     lines.push(
@@ -401,10 +378,10 @@ function formatAdoption(report: AdoptReport, merges: boolean): string {
   return linesOf(lines)
 }
 
-const formatRefused = (refused: AdoptReport['refused'], total: number): string[] =>
-  total === 0
+const formatRefused = ({ refused, refusedTotal }: Pick<AdoptReport, 'refused' | 'refusedTotal'>): string[] =>
+  refusedTotal === 0
     ? []
     : [
-        `${number(total)} rows keep texts that the normalizer refuses:`,
+        `${number(refusedTotal)} rows keep texts that the normalizer refuses:`,
         ...refused.map(({ key, reason }) => `  ${JSON.stringify(key)}: ${reason}`),
       ]

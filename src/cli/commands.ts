@@ -1,29 +1,21 @@
-import type { DataSource } from 'typeorm'
 import { doctor, type DoctorFinding, type DoctorReport, preview, type PreviewReport } from '../doctor'
 import { declaresAnything } from '../doctor/doctor'
 import { collapseWhitespace, compose, email, lowerCase, nfc, type Normalizer, trim, url } from '../text'
 import { EXIT, type ExitCode, findEntity } from './import'
-import { number } from './report'
-import { linesOf, onlyExport, openProgress, printableLines, type Streams } from './terminal'
-import { type Invocation, UsageError } from './usage'
-
-interface DoctorRun {
-  readonly dataSource: DataSource
-  /** The name that a person typed. undefined: all entities */
-  readonly entity: string | undefined
-  /** A partition or shard of the entity's, as SQL. */
-  readonly table: string | undefined
-  readonly json: boolean
-  readonly streams: Streams
-  readonly signal: AbortSignal
-}
+import { linesOf, number, onlyExport, openProgress, printableLines } from './terminal'
+import { type CommandRun, UsageError } from './usage'
 
 /**
  * Asks the doctor, shows how far it has come, and prints its report.
  *
  * @throws UsageError for an entity that does not exist, or declares nothing
  */
-export async function runDoctor({ dataSource, entity, table, json, streams, signal }: DoctorRun): Promise<ExitCode> {
+export async function runDoctor({
+  dataSource,
+  invocation: { entity, table, json },
+  streams,
+  signal,
+}: CommandRun<'doctor'>): Promise<ExitCode> {
   const metadata = entity === undefined ? undefined : findEntity(dataSource, entity)
   if (metadata && !declaresAnything(metadata)) {
     throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
@@ -39,10 +31,8 @@ export async function runDoctor({ dataSource, entity, table, json, streams, sign
       signal,
       onProgress: ({ entity, property, rows }) => {
         read.set(`${entity}.${property}`, rows)
-        progress.update(
-          [...read.values()].reduce((sum, one) => sum + one, 0),
-          undefined,
-        )
+        const sum = [...read.values()].reduce((sum, one) => sum + one, 0)
+        progress.update(sum, undefined)
       },
     })
   } catch (error) {
@@ -105,15 +95,13 @@ export function formatFinding({ code, severity, entity, property, ...finding }: 
 const count = (amount: number, noun: string): string =>
   `${number(amount)} ${noun}${amount === 1 || noun === 'information' ? '' : 's'}`
 
-interface PreviewRun {
-  readonly dataSource: DataSource
-  readonly invocation: Extract<Invocation, { kind: 'preview' }>
-  readonly streams: Streams
-  readonly signal: AbortSignal
-}
-
 /** Prints what a normalizer would make of the stored texts. */
-export async function runPreview({ dataSource, invocation, streams, signal }: PreviewRun): Promise<ExitCode> {
+export async function runPreview({
+  dataSource,
+  invocation,
+  streams,
+  signal,
+}: CommandRun<'preview'>): Promise<ExitCode> {
   const { entity, property } = invocation
   const { target } = findEntity(dataSource, entity)
   const normalize = await findNormalizer(invocation.normalize)
@@ -162,4 +150,28 @@ function formatPreview({ rows, changed, refused, sample, groups, surplus, first 
       ...texts.map((text) => `    ${text}`),
     ]),
   ])
+}
+
+/**
+ * Returns the row of a table of docs/errors.md for an error, a line for each column.
+ *
+ * @param name a code, a class or an SQLSTATE of the triggers, in any case
+ * @throws UsageError where the page has no such error
+ */
+export function explain(page: string, name: string | undefined): string {
+  let head: readonly string[] = []
+  const codes: string[] = []
+  for (const line of page.split('\n')) {
+    // Without what only Markdown needs.
+    const cells = line
+      .split('|')
+      .slice(1, -1)
+      .map((cell) => cell.replaceAll(/`|\[(?=[^\]]+\]\()|\]\([^)]*\)/gu, '').trim())
+    if (cells.length === 0) head = []
+    else if (head.length === 0) head = cells
+    else if (cells.slice(0, 2).some((cell) => cell.toUpperCase() === name?.toUpperCase()))
+      return cells.map((cell, column) => `${head[column]}: ${cell}\n`).join('')
+    else if (!/^-+$/u.test(cells[0] ?? '')) codes.push(cells[head[0] === 'class' ? 1 : 0] ?? '')
+  }
+  throw new UsageError(`Name one of these errors: ${codes.join(', ')}.`)
 }

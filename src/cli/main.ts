@@ -4,14 +4,12 @@ import './node-version'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
-import { describeError, loadDataSource, outliveReaders } from './terminal'
-import { explain } from './explain'
+import { describeError, loadDataSource, number, outliveReaders } from './terminal'
 import { EXIT, type ExitCode, findEntity, findImportTarget, openRefused, runImport } from './import'
 import { openList } from './list'
 import { recount } from '../numbers'
-import { number } from './report'
 import { runAdopt } from './adopt'
-import { runDoctor, runPreview } from './commands'
+import { explain, runDoctor, runPreview } from './commands'
 import { HELP, type Invocation, parseInvocation, UsageError } from './usage'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -32,7 +30,7 @@ function keepHeapSmall(): void {
 
 async function main(args: readonly string[]): Promise<ExitCode> {
   if (args[0] === 'explain') {
-    process.stdout.write(explain(readFileSync(path.join(__dirname, '../../docs/errors.md'), 'utf8'), args[1]))
+    process.stdout.write(explain(packageFile('docs/errors.md'), args[1]))
     return EXIT.done
   }
   const invocation = parseInvocation(args)
@@ -41,13 +39,13 @@ async function main(args: readonly string[]): Promise<ExitCode> {
       process.stdout.write(HELP)
       return EXIT.done
     case 'version':
-      process.stdout.write(`${version()}\n`)
+      process.stdout.write(`${(JSON.parse(packageFile('package.json')) as { version: string }).version}\n`)
       return EXIT.done
     case 'import':
       return await importCommand(invocation)
     case 'doctor':
       return await connected(invocation.dataSource, async (dataSource) => {
-        return await runDoctor({ ...invocation, dataSource, streams: process, signal: interruption() })
+        return await runDoctor({ dataSource, invocation, streams: process, signal: interruption() })
       })
     case 'preview':
       return await connected(invocation.dataSource, async (dataSource) => {
@@ -70,12 +68,8 @@ async function main(args: readonly string[]): Promise<ExitCode> {
   }
 }
 
-function version(): string {
-  const { version } = JSON.parse(readFileSync(path.join(__dirname, '../../package.json'), 'utf8')) as {
-    version: string
-  }
-  return version
-}
+/** Reads a file of this package. */
+const packageFile = (name: string): string => readFileSync(path.join(__dirname, '../..', name), 'utf8')
 
 async function importCommand(invocation: Invocation & { kind: 'import' }): Promise<ExitCode> {
   const dataSource = await loadDataSource(invocation.dataSource)

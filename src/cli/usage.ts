@@ -2,7 +2,9 @@ import { readFileSync } from 'node:fs'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { AdoptOptions, NamedReferences } from '../adopt'
 import { STEPS } from '../adopt/options'
+import type { DataSource } from 'typeorm'
 import type { RecordFormat, RecordRules } from './records'
+import type { Streams } from './terminal'
 
 /** What the command line asks for. */
 export type Invocation =
@@ -82,6 +84,14 @@ type Pace = Pick<
   AdoptOptions,
   'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
 >
+
+/** A command that is connected to the database. */
+export interface CommandRun<Kind extends Invocation['kind']> {
+  readonly dataSource: DataSource
+  readonly invocation: Extract<Invocation, { kind: Kind }>
+  readonly streams: Streams
+  readonly signal: AbortSignal
+}
 
 /** Which row stays, or the file of the function that chooses. */
 export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
@@ -235,12 +245,12 @@ export function parseInvocation(args: readonly string[]): Invocation {
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
   if (kind === 'recount') return { kind, dataSource, entity, property }
   if (kind === 'import') return { kind, dataSource, entity, property, ...listOptions(values, operands) }
-  if (kind !== 'preview') return { kind, dataSource, entity, ...adoptInvocationOf(values) }
+  if (kind !== 'preview') return { kind, dataSource, entity, ...adoptOptions(values) }
   if (normalize === undefined) throw new UsageError('Name the normalizer: --normalize url')
   return { kind, dataSource, entity, property, normalize }
 }
 
-type Values = ReturnType<typeof parseStrictly>['values']
+type Values = ReturnType<typeof parse>['values']
 
 /** What each command takes, beside the DataSource and the entity. */
 const TAKES = {
@@ -282,32 +292,24 @@ const EVERYWHERE: readonly string[] = ['dataSource', 'entity']
 
 /** An option that is ignored would do something else than was asked for: `abandon --dry-run` would abandon. */
 function requireTaken(command: CommandName, values: Values, operands: readonly string[]): void {
-  const takes: readonly string[] = TAKES[command]
-  const other = Object.keys(values).find((name) => !takes.includes(name) && !EVERYWHERE.includes(name))
+  const given = Object.keys(values)
+  const takes: readonly string[] = [...TAKES[command], ...EVERYWHERE]
+  const other = given.find((name) => !takes.includes(name))
   if (other !== undefined) throw new UsageError(`${command} has no option --${other}. Remove it.`)
   if (operands.length > 0 && command !== 'import')
     throw new UsageError(`${command} takes no list. Name an entity by --entity.`)
-  if (values.table !== undefined && values.entity === undefined)
+  if (given.includes('table') && !given.includes('entity'))
     throw new UsageError('Name the entity of the table: --entity Page')
-  if (values.merge === undefined && (values.also ?? values.conflict ?? values.list) !== undefined)
+  if (!given.includes('merge') && given.some((name) => ['also', 'conflict', 'list'].includes(name)))
     throw new UsageError('--also, --conflict and --list are for --merge: --merge oldest --conflict bookmark=merge')
-  for (const name of ['forget-log', 'status'] as const) if (values[name] === true) requireAlone(name, values)
+  for (const [name, does] of Object.entries({ 'forget-log': 'empty the log', status: 'report' })) {
+    const beside = given.find((one) => ![...EVERYWHERE, 'property', 'json', name].includes(one))
+    if (given.includes(name) && beside !== undefined)
+      throw new UsageError(`--${name} does nothing but ${does}. Remove --${beside}.`)
+  }
 }
 
-/** @throws UsageError for another option that would be ignored */
-function requireAlone(name: keyof typeof ALONE, values: Values): void {
-  const beside = Object.keys(values).find((one) => ![...EVERYWHERE, 'property', 'json', name].includes(one))
-  if (beside !== undefined) throw new UsageError(`--${name} does nothing but ${ALONE[name]}. Remove --${beside}.`)
-}
-
-const ALONE = { 'forget-log': 'empty the log', status: 'report' }
-
-type Import = Extract<Invocation, { kind: 'import' }>
-
-function listOptions(
-  values: Values,
-  [list, ...more]: readonly string[],
-): Omit<Import, 'kind' | 'dataSource' | 'entity' | 'property'> {
+function listOptions(values: Values, [list, ...more]: readonly string[]) {
   const { format, map = [], set = [], 'dry-run': dryRun = false, refused, strict = false, json = false } = values
   if ((format === undefined) !== (map.length === 0))
     throw new UsageError('--format and --map go together: --format csv --map url=link')
@@ -334,9 +336,7 @@ function pairsOf(option: 'map' | 'set', pairs: readonly string[]): ReadonlyMap<s
   return found
 }
 
-type AdoptInvocation = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
-
-function adoptInvocationOf(values: Values): Omit<AdoptInvocation, 'kind' | 'dataSource' | 'entity'> {
+function adoptOptions(values: Values) {
   const { also = [], conflict = [] } = values
   const keep = keptRow(values.merge)
   const merged = conflict.map((one) => {
@@ -344,13 +344,13 @@ function adoptInvocationOf(values: Values): Omit<AdoptInvocation, 'kind' | 'data
     if (table === undefined) throw new UsageError('--conflict names a table: --conflict bookmark=merge')
     return [table, 'merge'] as const
   })
-  const batch = milliseconds('batch-ms', values['batch-ms'])
+  const batch = wholeNumber('batch-ms', values['batch-ms'])
   const wal = wholeNumber('max-wal', values['max-wal'], 'megabytes')
   const pace = {
     property: values.property,
     ...(batch === undefined ? {} : { batchMilliseconds: batch }),
     ...(values.pause === undefined ? {} : { pauseMilliseconds: pauseOf(values.pause) }),
-    maxLagMilliseconds: milliseconds('max-lag', values['max-lag']),
+    maxLagMilliseconds: wholeNumber('max-lag', values['max-lag']),
     maxWalBytes: wal === undefined ? undefined : wal * 1e6,
   }
   return {
@@ -381,18 +381,15 @@ function keptRow(given: string | undefined): KeptRow | undefined {
 
 const NUMBER = /^\d{1,7}$/
 
-function wholeNumber(name: string, given: string | undefined, unit: string): number | undefined {
+function wholeNumber(name: string, given: string | undefined, unit = 'milliseconds'): number | undefined {
   if (given === undefined) return undefined
   if (NUMBER.test(given)) return Number(given)
   throw new UsageError(`--${name} is a whole number of ${unit}, for instance --${name} 50.`)
 }
 
-const milliseconds = (name: string, given: string | undefined): number | undefined =>
-  wholeNumber(name, given, 'milliseconds')
-
 /** A file is read before every batch, so that the pace can be changed from another terminal. */
 function pauseOf(given: string): number | (() => number) {
-  if (!/[./\\]/.test(given)) return milliseconds('pause', given) ?? 0
+  if (!/[./\\]/.test(given)) return wholeNumber('pause', given) ?? 0
   let pause: number | undefined
   const read = (): number => {
     try {
@@ -416,14 +413,11 @@ function choiceOf<T extends string>(name: string, given: string | undefined, all
   throw new UsageError(`--${name} is one of: ${all.join(', ')}.`)
 }
 
-function parse(args: readonly string[]): ReturnType<typeof parseStrictly> {
+function parse(args: readonly string[]) {
   try {
-    return parseStrictly(args)
+    return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true, strict: true })
   } catch (error) {
     if (error instanceof TypeError && 'code' in error) throw new UsageError(error.message, { cause: error })
     throw error
   }
 }
-
-const parseStrictly = (args: readonly string[]) =>
-  parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true, strict: true })

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
-import { explain } from '../../../src/cli/explain'
+import { explain } from '../../../src/cli/commands'
 import { UsageError } from '../../../src/cli/usage'
 import * as errors from '../../../src/errors'
 
