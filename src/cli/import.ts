@@ -16,8 +16,8 @@ import { DeclarationError } from '../errors'
 import { Flow } from '../stream/flow'
 import { type Line, type List, ListError, type Original, originalOf, readLines } from './list'
 import { type Entry, hasHeader, readRecords, type RecordRules, type Row } from './records'
-import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally, number } from './report'
-import { describeError, openProgress, refusalReason, type Streams, writeEvent } from './terminal'
+import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally } from './report'
+import { describeError, number, openProgress, refusalReason, type Streams, writeEvent } from './terminal'
 import { UsageError } from './usage'
 
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
@@ -156,63 +156,51 @@ export async function importLines(
   lines: AsyncIterable<readonly Entry[]>,
   options: ImportOptions = {},
 ): Promise<ImportReport> {
-  const { signal, dryRun = false } = options
+  const { signal, dryRun = false, onAnswers, onProgress } = options
+  const refuseToCreate = (): never => {
+    throw MISSING
+  }
+  const iterator = lines[Symbol.asyncIterator]()
   const flow = new Flow<Entry, ObjectLiteral>({
     dataSource,
     rules: { entityText: target.rows, eager: false, create: dryRun ? refuseToCreate : undefined },
-    source: sourceOfMany(lines),
+    source: {
+      next: async () => {
+        const { done, value } = await iterator.next()
+        return done === true ? undefined : value
+      },
+      end: async () => void (await iterator.return?.()),
+    },
     add: adding(target, dryRun),
     progress: { signal },
   })
   await flow.open()
   const started = performance.now()
   const tally = new ImportTally()
-  const end = await tallyFlow(flow, tally, options)
+  let end: ImportEnd = { kind: 'done' }
+  const fail = (error: unknown, where: string): void => {
+    if (end.kind === 'done') end = { kind: 'failed', error, where }
+  }
+  try {
+    for await (const { failure, results } of flow.outcomes()) {
+      const failed = failure ?? wholeRefusal(results)
+      if (failed) {
+        const first = tally.counts.lines + 1
+        fail(failed.error, `lines ${number(first)} to ${number(first + results.length - 1)}`)
+        flow.stop()
+      }
+      const areRefused = results.map((result) => countLine(tally, result, failed !== undefined))
+      await onAnswers?.(areRefused)
+      onProgress?.(tally.counts)
+    }
+  } catch (error) {
+    fail(error, `after line ${number(flow.inputs)}`)
+  }
   return {
     ...tally.counts,
     rejections: tally.rejections,
     seconds: (performance.now() - started) / 1_000,
     end: signal?.aborted === true ? { kind: 'interrupted' } : end,
-  }
-}
-
-async function tallyFlow(
-  flow: Flow<Entry, ObjectLiteral>,
-  tally: ImportTally,
-  { onAnswers, onProgress }: ImportOptions,
-): Promise<ImportEnd> {
-  let failure: ImportEnd | undefined
-  try {
-    for await (const outcome of flow.outcomes()) {
-      const error = outcome.failure ?? wholeRefusal(outcome)
-      if (error) {
-        const first = tally.counts.lines + 1
-        const where = `lines ${number(first)} to ${number(first + outcome.results.length - 1)}`
-        failure ??= { kind: 'failed', ...error, where }
-        flow.stop()
-      }
-      countWindow(tally, outcome, error !== undefined)
-      await onAnswers?.(outcome.results.map((result) => !error && isRefused(result)))
-      onProgress?.(tally.counts)
-    }
-  } catch (error) {
-    return failure ?? { kind: 'failed', error, where: `after line ${number(flow.inputs)}` }
-  }
-  return failure ?? { kind: 'done' }
-}
-
-/** What a flow reads. */
-function sourceOfMany<Item>(lists: AsyncIterable<Iterable<Item>>): {
-  readonly next: () => Promise<Iterable<Item> | undefined>
-  readonly end: () => Promise<void>
-} {
-  const iterator = lists[Symbol.asyncIterator]()
-  return {
-    next: async () => {
-      const { done, value } = await iterator.next()
-      return done === true ? undefined : value
-    },
-    end: async () => void (await iterator.return?.()),
   }
 }
 
@@ -227,12 +215,6 @@ const BLANK = new RefusedLine('it is blank')
 /** In a dry run: the row of a line is not there, or an earlier line has the same text. */
 const MISSING = new RefusedLine('its row would be created')
 const REPEATED = new RefusedLine('its row would be found')
-
-const COUNTED: ReadonlySet<unknown> = new Set([BLANK, MISSING, REPEATED])
-
-const refuseToCreate = (): never => {
-  throw MISSING
-}
 
 /** Adds a line to the rows of a window. A dry run adds each text of the list once. */
 function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<ObjectLiteral>, entry: Entry) => void {
@@ -260,7 +242,7 @@ function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<Obje
  * The error of a window whose every row is refused for what the statement may not do or name: a privilege, a table, a
  * column or the value of one is missing, and the rest of the list would fare the same.
  */
-function wholeRefusal({ results }: LineOutcome): { readonly error: unknown } | undefined {
+function wholeRefusal(results: readonly LineResult[]): { readonly error: unknown } | undefined {
   let first: { readonly error: unknown } | undefined
   for (const result of results) {
     if (!result || 'entity' in result) return undefined
@@ -272,30 +254,21 @@ function wholeRefusal({ results }: LineOutcome): { readonly error: unknown } | u
   return first
 }
 
-/** @param failed only what is stored is counted: the rest of the lines has no result */
-function countWindow(tally: ImportTally, { results }: LineOutcome, failed: boolean): void {
-  for (const result of results) {
-    if (result && 'entity' in result) tally.stored(result.created, hashNumberOf(result.entity))
-    else if (!failed) countRefused(tally, result)
-  }
-}
-
 type LineResult = FindOrCreateManyResult<ObjectLiteral> | undefined
 
-/** Results of one window. */
-interface LineOutcome {
-  readonly results: readonly LineResult[]
-}
-
-const errorOf = (result: LineResult): unknown => (result && 'error' in result ? result.error : undefined)
-
-const isRefused = (result: LineResult): boolean => !(result && 'entity' in result) && !COUNTED.has(errorOf(result))
-
-function countRefused(tally: ImportTally, result: LineResult): void {
-  const error = errorOf(result)
-  if (error === BLANK) tally.blank()
+/** @returns whether the line is refused */
+function countLine(tally: ImportTally, result: LineResult, failed: boolean): boolean {
+  const error = result && 'error' in result ? result.error : undefined
+  if (result && 'entity' in result) tally.stored(result.created, hashNumberOf(result.entity))
+  // Of a batch that failed, only what is stored is counted: the rest of the lines has no result.
+  else if (failed) return false
+  else if (error === BLANK) tally.blank()
   else if (error === MISSING || error === REPEATED) tally.stored(error === MISSING, 0)
-  else tally.rejected(error instanceof RefusedLine ? error.reason : refusalReason(error))
+  else {
+    tally.rejected(error instanceof RefusedLine ? error.reason : refusalReason(error))
+    return true
+  }
+  return false
 }
 
 /** Where lines go, and how one becomes a row. */
@@ -335,13 +308,21 @@ export interface TargetNames {
 export function findImportTarget(dataSource: DataSource, names: TargetNames): ImportTarget {
   const { entity, property } = names
   const metadata = findEntity(dataSource, entity)
-  const name = chooseText(dataSource, metadata, property)
-  const rows = withKeyOnly(entityTextOf(dataSource.manager, metadata.target, name))
+  const texts = textNames(dataSource, metadata)
+  const [only, ...more] = texts
+  if (only === undefined) {
+    throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
+  }
+  if (property === undefined ? more.length > 0 : !texts.includes(property)) {
+    const known = texts.map((name) => `"${name}"`).join(', ')
+    throw new UsageError(`Choose a unique text of ${metadata.name} with --property: ${known}.`)
+  }
+  const rows = withKeyOnly(entityTextOf(dataSource.manager, metadata.target, property ?? only))
   return {
     metadata,
     rows,
     toValues: valuesMaker(rows, names),
-    refusal: `it is not a "${name}" that ${metadata.name} accepts`,
+    refusal: `it is not a "${property ?? only}" that ${metadata.name} accepts`,
   }
 }
 
@@ -365,21 +346,8 @@ export function findEntity(dataSource: DataSource, name: string): EntityMetadata
   )
 }
 
-/** Their names. */
 const textNames = ({ manager }: DataSource, { target }: EntityMetadata): string[] =>
   entityOf(manager, target).texts.map(({ name }) => name)
-
-function chooseText(dataSource: DataSource, metadata: EntityMetadata, property: string | undefined): string {
-  const texts = textNames(dataSource, metadata)
-  const [only] = texts
-  if (only === undefined) {
-    throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
-  }
-  if (property === undefined && texts.length === 1) return only
-  if (property !== undefined && texts.includes(property)) return property
-  const names = texts.map((name) => `"${name}"`).join(', ')
-  throw new UsageError(`Choose a unique text of ${metadata.name} with --property: ${names}.`)
-}
 
 function valuesMaker(
   { metadata, declaration }: EntityText,

@@ -97,8 +97,13 @@ export async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenera
   const begun = new BegunLine()
   let first = true
   const finish = (lines: Line[]): Line[] => {
-    if (first) lines[0] = checkFirst(lines[0] ?? '')
+    if (!first) return lines
     first = false
+    const [line] = lines
+    if (typeof line === 'object' && line.reason === HAS_CARRIAGE_RETURN) {
+      throw new ListError(`The list ends its lines with CR alone. Convert it: tr '\\r' '\\n' < LIST > NEW-LIST`)
+    }
+    if (typeof line === 'string' && line.startsWith(BYTE_ORDER_MARK)) lines[0] = line.slice(1)
     return lines
   }
   for await (const piece of chunks) {
@@ -176,13 +181,6 @@ function withoutLineEnding(line: string): Line {
   const found = line.indexOf('\r')
   if (found === -1) return line
   return found === line.length - 1 ? line.slice(0, -1) : { reason: HAS_CARRIAGE_RETURN, original: line }
-}
-
-function checkFirst(line: Line): Line {
-  if (typeof line !== 'string' && line.reason === HAS_CARRIAGE_RETURN) {
-    throw new ListError(`The list ends its lines with CR alone. Convert it: tr '\\r' '\\n' < LIST > NEW-LIST`)
-  }
-  return typeof line === 'string' && line.startsWith(BYTE_ORDER_MARK) ? line.slice(1) : line
 }
 
 /** How files begin that are not lists: patterns of hexadecimal digits. */

@@ -53,24 +53,21 @@ async function* joined(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Li
   for await (const some of lines) {
     const records: Line[] = []
     for (const line of some) {
-      const record: Line = typeof line === 'string' ? begun + line : { ...line, ...withBegun(begun, line.original) }
-      if (typeof record === 'string' && isOpen(record) && record.length <= MAX_RECORD_LENGTH) {
-        begun = `${record}\n`
-        continue
+      if (typeof line === 'string') {
+        const record = begun + line
+        const isOpen = (record.split('"').length - 1) % 2 === 1
+        begun = isOpen && record.length <= MAX_RECORD_LENGTH ? `${record}\n` : ''
+        if (begun === '') records.push(record)
+      } else {
+        const { reason, original: end } = line
+        const original = typeof end === 'string' ? begun + end : end && Buffer.concat([Buffer.from(begun), end])
+        records.push({ reason, ...(original !== undefined && { original }) })
+        begun = ''
       }
-      begun = ''
-      records.push(record)
     }
     yield records
   }
   if (begun !== '') yield [begun.slice(0, -1)]
-}
-
-const isOpen = (record: string): boolean => (record.split('"').length - 1) % 2 === 1
-
-function withBegun(begun: string, line: Original | undefined): { original?: Original } {
-  if (line === undefined) return {}
-  return { original: typeof line === 'string' ? begun + line : Buffer.concat([Buffer.from(begun), line]) }
 }
 
 const FIELDS: Readonly<Record<'csv' | 'tsv', RegExp>> = {
