@@ -5,8 +5,7 @@ import { findNumber } from '../adopt/numbers'
 import { AdoptionError } from '../adopt/session'
 import { findLeft } from '../adopt/sql/swap'
 import { guardedAs } from '../adopt/swap'
-import type { PlannedStep } from '../adopt/options'
-import { type FindWork, storedState, type Work } from '../adopt/work'
+import { storedState, type Work } from '../adopt/work'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
@@ -129,11 +128,11 @@ const WORK_LOOK_ROWS = 5_000
  * const { healthy, findings } = await doctor(dataSource, { entities: [Page] })
  */
 export async function doctor(dataSource: DataSource, options: DoctorOptions = {}): Promise<DoctorReport> {
-  const { batchRows = WORK_LOOK_ROWS, signal, onProgress } = checkedOptions(dataSource, options)
-  const chosen = chosenTables(dataSource, options.entities)
+  const chosen = chosenTables(dataSource, options)
+  const { table: part, batchRows = WORK_LOOK_ROWS, signal, onProgress } = options
   const queryRunner = dataSource.createQueryRunner('master')
   const reader = new Reader(queryRunner, batchRows, signal)
-  const visit: Visit = { dataSource, reader, onProgress, part: options.table }
+  const visit: Visit = { dataSource, reader, onProgress, part }
   const [found, tables]: [DoctorFinding[], DoctorTable[]] = [[], []]
   try {
     for (const metadata of chosen) {
@@ -141,7 +140,7 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
       found.push(...findings)
       if (table) tables.push(table)
     }
-    if (visit.part === undefined) found.push(...(await findingsOfNames(visit, chosen)))
+    if (part === undefined) found.push(...(await findingsOfNames(visit, chosen)))
   } finally {
     await queryRunner.release()
   }
@@ -149,26 +148,20 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
   return { healthy: findings.every(({ severity }) => severity !== 'error'), findings, tables }
 }
 
-function checkedOptions(dataSource: DataSource, options: DoctorOptions): DoctorOptions {
-  const given: unknown = dataSource
-  if (!(given instanceof DataSource) && !hasMetadata(given)) {
-    throw new DeclarationError('doctor(): expected a DataSource that is initialized.')
-  }
-  checkOptions('doctor()', options, DOCTOR_RULES)
-  if (options.table !== undefined && options.entities?.length !== 1)
-    throw new DeclarationError('doctor(): name the one entity of the table in entities.')
-  return options
-}
-
-const hasMetadata = (given: unknown): boolean =>
-  typeof given === 'object' && given !== null && 'entityMetadatas' in given
-
 /** Whether there is anything to look at. */
 export const declaresAnything = (metadata: EntityMetadata): boolean =>
   [tableDeclarations(metadata), tableNames(metadata), tableNumbers(metadata)].some(({ length }) => length > 0)
 
-/** Each table once, in the order of the entities. */
-function chosenTables(dataSource: DataSource, entities: DoctorOptions['entities']): readonly EntityMetadata[] {
+/** Checks the options. @returns each table once, in the order of the entities */
+function chosenTables(dataSource: DataSource, options: DoctorOptions): readonly EntityMetadata[] {
+  const given: unknown = dataSource
+  if (!(given instanceof DataSource || (typeof given === 'object' && given !== null && 'entityMetadatas' in given))) {
+    throw new DeclarationError('doctor(): expected a DataSource that is initialized.')
+  }
+  checkOptions('doctor()', options, DOCTOR_RULES)
+  const { entities, table } = options
+  if (table !== undefined && entities?.length !== 1)
+    throw new DeclarationError('doctor(): name the one entity of the table in entities.')
   const chosen = entities?.map((entity) => dataSource.getMetadata(entity)) ?? dataSource.entityMetadatas
   const roots = [...new Set(chosen.map(rootOf))]
   const idle = entities && roots.find((metadata) => !declaresAnything(metadata))
@@ -186,12 +179,10 @@ interface Visit {
   readonly part: string | undefined
 }
 
-interface Examined {
-  readonly findings: readonly DoctorFinding[]
-  readonly table?: DoctorTable
-}
-
-async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Examined> {
+async function examineTable(
+  visit: Visit,
+  metadata: EntityMetadata,
+): Promise<{ readonly findings: readonly DoctorFinding[]; readonly table?: DoctorTable }> {
   const { reader, part } = visit
   const relation = part === undefined ? qualifiedTable(metadata) : await relationNamed(reader.query, part)
   const subject = relation === undefined ? undefined : await openTextSubject(visit, metadata, relation)
@@ -250,7 +241,7 @@ function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFindi
   )
   const spread = { ...surroundings.spread, partitionedBy: state.spread.partitionedBy }
   const elsewhere = spreadDrift(metadata, spread).map(({ detail }) =>
-    findingOf('table.spread', { entity, property: null }, { count: 1, ...(detail === undefined ? {} : { detail }) }),
+    findingOf('table.spread', { entity, property: null }, { count: 1, detail }),
   )
   const works = elsewhere.length > 0 ? [] : [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
   return [...elsewhere, ...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
@@ -289,14 +280,24 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   for (const declaration of tableDeclarations(metadata)) {
     await look(declaration.name, examinedColumns(declaration), async (place) => {
       const text = new TextLook(subject, declaration, place)
-      const found = await text.findings()
-      const { adoption, left } = await adoptionOf(subject, declaration, place)
-      const findings = [...left, ...found]
-      if (!adoption) return { kind: 'text', findings, ...text.figures }
-      const size = { rows: text.figures.rows, heapBytes: subject.surroundings.heapBytes }
-      const told = findingsOfAdoption(adoption, place, size)
-      const indexes = findingsOfIndexes(subject.state, declaration, place, findings)
-      return { kind: 'text', findings: [...told, ...indexes, ...findings], ...text.figures, adoption }
+      const findings = await text.findings()
+      return await withAdoption(
+        subject,
+        place,
+        { kind: 'text', findings, ...text.figures },
+        {
+          code: 'text.unadopted',
+          find: async () => await findText(declaration, subject.reader.query),
+          isDue: () => {
+            const drift = findDrift(declaration.table, subject.state)
+            const lacks = drift.some(
+              ({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'),
+            )
+            return lacks || (drift.length > 0 && guardedAs({ declaration, state: subject.state }) === 'other')
+          },
+          beside: findingsOfIndexes(subject.state, declaration, place, findings),
+        },
+      )
     })
   }
   await lookAtWorks(subject, looks, look)
@@ -311,43 +312,84 @@ async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promis
     const { name, text } = declaration
     await look(name, [text.column.databaseName], async (place) => {
       const looked = await lookAtNames(subject, declaration, place)
-      const find: FindWork = async (query) => await findNames(metadata, query)
-      return { kind: 'name', ...(await withAdoption(subject, looked, { find, place, code: 'names.unadopted' })) }
+      return await withAdoption(
+        subject,
+        place,
+        { kind: 'name', ...looked },
+        {
+          code: 'names.unadopted',
+          find: async () => await adoptable(findNames(metadata, subject.reader.query)),
+          isDue: isWorkDue,
+        },
+      )
     })
   }
   for (const declaration of tableNumbers(metadata)) {
     const { name, table } = declaration
     const columns = [...table.scope.map((one) => one.name), table.number]
-    const find: FindWork = async (query) => await findNumber(declaration, query)
+    const adoption: Adoptable = {
+      code: 'number.unadopted',
+      find: async () => await adoptable(findNumber(declaration, subject.reader.query)),
+      isDue: isWorkDue,
+    }
     if (missingColumns(subject.state, [table.number]).length > 0) {
       const place = { entity: metadata.name, property: name }
-      const told = await withAdoption(subject, { rows: 1, findings: [] }, { find, place, code: 'number.unadopted' })
-      looks.findings.push(...told.findings)
+      const { findings } = await withAdoption(subject, place, { kind: 'number', rows: 1, findings: [] }, adoption)
+      looks.findings.push(...findings)
     }
     await look(name, columns, async (place) => {
       const looked = await lookAtNumbers(subject, declaration, place)
-      return { kind: 'number', ...(await withAdoption(subject, looked, { find, place, code: 'number.unadopted' })) }
+      return await withAdoption(subject, place, { kind: 'number', ...looked }, adoption)
     })
   }
 }
 
-/** What was looked at, with what `adopt` would do. */
-async function withAdoption<T extends Pick<DoctorLook, 'rows' | 'findings'>>(
-  subject: Subject,
-  looked: T,
-  { find, place, code }: Adoptable,
-): Promise<T & Pick<DoctorLook, 'findings' | 'adoption'>> {
-  const { adoption, left } = await adoptionOfWork(subject, find, place)
-  if (!adoption) return { ...looked, findings: [...left, ...looked.findings] }
-  const size = { rows: looked.rows, heapBytes: subject.surroundings.heapBytes }
-  const due = findingsOfAdoption(adoption, place, size, code)
-  return { ...looked, findings: [...due, ...left, ...looked.findings], adoption }
+/** @throws AdoptionError for names or numbers that `adopt` does not take */
+async function adoptable(finding: Promise<Work>): Promise<Work> {
+  const work = await finding
+  work.refuse()
+  return work
 }
 
+/** After its step `guard` an adoption has columns to make NOT NULL; what another declaration made is for a migration. */
+const isWorkDue = ({ stands }: Work, step: string | undefined): boolean =>
+  stands !== 'ready' && (stands !== 'other' || step !== undefined)
+
+/** How `adopt` may be asked about a declaration. */
 interface Adoptable {
-  readonly find: FindWork
-  readonly place: Place
-  readonly code: 'names.unadopted' | 'number.unadopted'
+  readonly code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted'
+  readonly find: () => Promise<Work>
+  /** @param step where an adoption goes on that has begun */
+  readonly isDue: (work: Work, step: string | undefined) => boolean
+  /** Findings that matter only where something is due. @default none */
+  readonly beside?: readonly DoctorFinding[]
+}
+
+/** What was looked at, with what `adopt` would do, and what a command has left that ended early. */
+async function withAdoption(
+  subject: Subject,
+  place: Place,
+  looked: DoctorLook,
+  { code, find, isDue, beside = [] }: Adoptable,
+): Promise<DoctorLook> {
+  const work = await unlessRefused(find)
+  if (!work) return looked
+  const { step, findings: left } = await leftBehind(subject, work, place)
+  const findings = [...left, ...looked.findings]
+  const steps = isDue(work, step)
+    ? await unlessRefused(() => {
+        work.refuse()
+        return work.plan()
+      })
+    : undefined
+  if (!steps) return { ...looked, findings }
+  const next = step ?? 'begin'
+  const locks = steps
+    .slice(steps.findIndex((one) => one.step === next))
+    .flatMap((one) => (one.lock === undefined ? [] : [{ step: one.step, mode: one.lock }]))
+  const adoption = { step: next, locks }
+  const size = { rows: looked.rows, heapBytes: subject.surroundings.heapBytes }
+  return { ...looked, findings: [...findingsOfAdoption(adoption, place, size, code), ...beside, ...findings], adoption }
 }
 
 /** Whether the table of names is right; only about the chosen entities, unless the table itself is chosen. */
@@ -407,10 +449,7 @@ export function findingsAround(
   return all
     .filter(([, count]) => count > 0)
     .map(([code, count, detail]) =>
-      findingOf(code as keyof typeof named | keyof typeof counted, place, {
-        count,
-        ...(detail === undefined ? {} : { detail }),
-      }),
+      findingOf(code as keyof typeof named | keyof typeof counted, place, { count, detail }),
     )
 }
 
@@ -441,41 +480,6 @@ export interface DoctorAdoption {
   readonly locks: readonly DoctorLock[]
 }
 
-/** What `adopt` would do, and what a command has left that ended early. */
-interface Adoption {
-  /** Absent where nothing is to be adopted, or `adopt` does not take the table. */
-  readonly adoption?: DoctorAdoption | undefined
-  readonly left: readonly DoctorFinding[]
-}
-
-async function adoptionOf(subject: Subject, declaration: Declaration, place: Place): Promise<Adoption> {
-  const { state, reader } = subject
-  const found = await unlessRefused(async () => await findText(declaration, reader.query))
-  if (!found) return { left: [] }
-  const { step = 'begin', findings: left } = await leftBehind(subject, found, place)
-  const drift = findDrift(declaration.table, state)
-  const lacks = drift.some(({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'))
-  if (drift.length === 0 || (!lacks && guardedAs({ declaration, state }) !== 'other')) return { left }
-  const steps = await unlessRefused(() => {
-    found.refuse()
-    return found.plan()
-  })
-  return { left, adoption: steps && { step, locks: locksFrom(steps, step) } }
-}
-
-async function adoptionOfWork(subject: Subject, find: FindWork, place: Place): Promise<Adoption> {
-  const work = await unlessRefused(async () => {
-    const found = await find(subject.reader.query)
-    found.refuse()
-    return found
-  })
-  if (!work) return { left: [] }
-  const { step, findings: left } = await leftBehind(subject, work, place)
-  // After its step `guard` an adoption has columns to make NOT NULL; what another declaration made is for a migration.
-  if (work.stands === 'ready' || (work.stands === 'other' && step === undefined)) return { left }
-  return { left, adoption: { step: step ?? 'begin', locks: locksFrom(work.plan(), step ?? 'begin') } }
-}
-
 /** @returns undefined where `adopt` does not take the table */
 async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefined> {
   try {
@@ -486,15 +490,12 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
   }
 }
 
-interface Left {
-  /** Where `adopt` goes on; undefined where no adoption has begun, or the role may not read how far it is. */
-  readonly step: string | undefined
-  readonly findings: readonly DoctorFinding[]
-}
-
-/** What an adoption or a follower has left that ended early; nothing while a command works on the table. */
-async function leftBehind({ reader }: Subject, { on, facts }: Pick<Work, 'on' | 'facts'>, place: Place): Promise<Left> {
-  const look = async (): Promise<Left> => {
+/**
+ * What an adoption or a follower has left that ended early; nothing while a command works on the table. The step is where
+ * `adopt` goes on: undefined where no adoption has begun, or the role may not read how far it is.
+ */
+async function leftBehind({ reader }: Subject, { on, facts }: Work, place: Place) {
+  const look = async () => {
     const step = (await storedState(reader.query, on))?.step
     const [row] = (await reader.query(findLeft(on), [facts.oid])) as readonly Record<'running' | 'follows', boolean>[]
     const adopts =
@@ -507,22 +508,15 @@ async function leftBehind({ reader }: Subject, { on, facts }: Pick<Work, 'on' | 
   return left.findings.length === 0 ? left : await look()
 }
 
-const locksFrom = (steps: readonly PlannedStep[], from: string): DoctorLock[] =>
-  steps
-    .slice(steps.findIndex(({ step }) => step === from))
-    .flatMap(({ step, lock }) => (lock === undefined ? [] : [{ step, mode: lock }]))
-
-const MEGABYTE = 1e6
-
 /** An adoption that is not done, as findings. */
 export function findingsOfAdoption(
   { step, locks }: DoctorAdoption,
   place: Place,
   { rows, heapBytes }: { readonly rows: number; readonly heapBytes: number },
-  code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted' = 'text.unadopted',
+  code: Adoptable['code'],
 ): DoctorFinding[] {
   const named = locks.map(({ step, mode }) => `${step} ${mode}`).join(', ') || 'none'
-  const size = `${Math.ceil(heapBytes / MEGABYTE)} MB`
+  const size = `${Math.ceil(heapBytes / 1e6)} MB`
   return [
     findingOf(code, place, { count: rows, detail: `next step ${step}; short locks: ${named}` }),
     findingOf('disk.needed', place, { count: 1, detail: `up to ${size} for new versions of rows, and the index` }),
@@ -539,10 +533,11 @@ function findingsOfIndexes(
   if (found.every(({ code }) => code !== 'text.twiceNormalized')) return []
   const texts: readonly unknown[] = table.text.map(({ name }) => name)
   const names = indexes
-    .filter(({ unique, name, columns }) => unique && name !== table.index && texts.some((one) => has(columns, one)))
+    .filter(({ unique, name, columns }) => {
+      // An index over nothing but expressions has no columns.
+      const over: readonly unknown[] | null = columns
+      return unique && name !== table.index && texts.some((one) => over?.includes(one))
+    })
     .map(({ name }) => name)
   return names.length === 0 ? [] : [findingOf('index.user', place, { count: names.length, detail: names.join(', ') })]
 }
-
-/** An index over nothing but expressions has no columns. */
-const has = (columns: readonly unknown[] | null, name: unknown): boolean => columns?.includes(name) === true

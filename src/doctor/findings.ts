@@ -245,10 +245,14 @@ export interface Place {
 export function findingOf(
   code: keyof typeof CODES,
   place: Place,
-  rest: Pick<DoctorFinding, 'count'> & Partial<Pick<DoctorFinding, 'keys' | 'detail' | 'groups'>>,
+  {
+    detail,
+    ...rest
+  }: Pick<DoctorFinding, 'count'> &
+    Partial<Pick<DoctorFinding, 'keys' | 'groups'>> & { readonly detail?: string | undefined },
 ): DoctorFinding {
   const [severity, next] = CODES[code]
-  return { code, severity, ...place, keys: [], next, ...rest }
+  return { code, severity, ...place, keys: [], next, ...rest, ...(detail !== undefined && { detail }) }
 }
 
 /** What the catalog contradicts. */
@@ -285,7 +289,7 @@ export class FindingTally {
 
   findings(place: Place): DoctorFinding[] {
     return [...this.#found.values()].map(({ code, detail, count, keys }) =>
-      findingOf(code, place, { count, keys, ...(detail === undefined ? {} : { detail }) }),
+      findingOf(code, place, { count, keys, detail }),
     )
   }
 }

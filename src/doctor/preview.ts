@@ -121,12 +121,10 @@ export async function preview(
   }
 }
 
-interface Columns {
-  readonly column: ColumnMetadata
-  readonly scope: readonly ColumnMetadata[]
-}
-
-function onlyColumn(metadata: EntityMetadata, property: string | undefined): Columns {
+function onlyColumn(
+  metadata: EntityMetadata,
+  property: string | undefined,
+): { readonly column: ColumnMetadata; readonly scope: readonly ColumnMetadata[] } {
   const all = declarationsOf(metadata)
   const declared = property === undefined && all.length === 1 ? all[0] : all.find(({ name }) => name === property)
   const [text] = declared?.text ?? []
