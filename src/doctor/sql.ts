@@ -89,6 +89,14 @@ export function page({ table, columns, texts, select }: PageParts, bounds: PageB
     ...select,
   }
   const from = `${table.rows} AS t${amongKeys(key, bounds.among, values)}`
+  const row = (cells: readonly string[]): string => (cells.length === 1 ? cells.join('') : `ROW(${cells.join(', ')})`)
+  const compare = (operator: string, limit: Key | undefined): string[] => {
+    if (!limit) return []
+    const given = key.map((one, index) => asColumn(one, addParameter(values, limit[index])))
+    return [`${row(key.map((one) => compared(one, 't')))} OPERATOR(pg_catalog.${operator}) ${row(given)}`]
+  }
+  const between = [...compare('>', bounds.after), ...compare('<=', bounds.upTo)]
+  const where = between.length === 0 ? '' : `\n    WHERE ${between.join(' AND ')}`
   const sql = `SELECT ${list(
     Object.entries(results).map(([as, value]) => `${value} AS "${as}"`),
     2,
@@ -97,7 +105,7 @@ FROM (
   SELECT t.*, pg_catalog.sum(t."own bytes") OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) AS "all bytes"
   FROM (
     SELECT ${list([...read, `${bytes} AS "own bytes"`], 4)}
-    FROM ${from}${betweenKeys(key, bounds, values)}
+    FROM ${from}${where}
     ORDER BY ${order} LIMIT ${bounds.limit}
   ) AS t
 ) AS t
@@ -108,17 +116,6 @@ ORDER BY ${order}`
 
 /** A parameter for a value. */
 const addParameter = (values: unknown[], value: unknown): string => `$${values.push(value)}`
-
-function betweenKeys(key: readonly TypedColumn[], { after, upTo }: PageBounds, values: unknown[]): string {
-  const row = (cells: readonly string[]): string => (cells.length === 1 ? cells.join('') : `ROW(${cells.join(', ')})`)
-  const compare = (operator: string, limit: Key | undefined): string[] => {
-    if (!limit) return []
-    const given = key.map((one, index) => asColumn(one, addParameter(values, limit[index])))
-    return [`${row(key.map((one) => compared(one, 't')))} OPERATOR(pg_catalog.${operator}) ${row(given)}`]
-  }
-  const conditions = [...compare('>', after), ...compare('<=', upTo)]
-  return conditions.length === 0 ? '' : `\n    WHERE ${conditions.join(' AND ')}`
-}
 
 function amongKeys(key: readonly TypedColumn[], among: readonly Key[] | undefined, values: unknown[]): string {
   if (!among) return ''
@@ -138,15 +135,13 @@ export interface ChainKey {
   readonly hash: string
 }
 
-/** What of a table is needed to read its chains. */
-interface ChainsParts {
-  readonly table: ReadTable
-  readonly text: TextTable
-  readonly scope: readonly TypedColumn[]
-}
-
-/** Says of each chain how it stands, in one snapshot: one result for each that has rows. */
-export function readChains({ table, text, scope }: ChainsParts, chains: readonly ChainKey[]): Bound {
+/** Reads what chains consist of, in one snapshot: one result for each that has rows. */
+export function readChains(
+  table: ReadTable,
+  text: TextTable,
+  scope: readonly TypedColumn[],
+  chains: readonly ChainKey[],
+): Bound {
   const values: unknown[] = []
   const arrays = [...scope.map((_, index) => chains.map((one) => one.scope[index])), chains.map(({ hash }) => hash)]
   const hash = { name: text.hash, type: text.digest.type, declared: `pg_catalog.${text.digest.type}` }
@@ -207,13 +202,27 @@ export const SNAPSHOT = {
  * Scopes of a number that have rows or a count, in their order, and whether the count of each is right: one snapshot for
  * all of a page. Without a scope, the page is the whole table.
  */
-export function countsPage(table: NumberTable, { rows, key }: ReadTable, bounds: CountsBounds): Bound {
+export function countsPage(
+  table: NumberTable,
+  { rows, key }: ReadTable,
+  bounds: {
+    /** The scope that the page begins after: `s0`, `s1`, … of the last result. */
+    readonly after: readonly string[] | undefined
+    readonly limit: number
+    /** Columns of the scope, as SQL. */
+    readonly types: readonly string[]
+  },
+): Bound {
   const scope = list(scopeOf(table, 't'), 4)
   const after = bounds.after?.map((_, index) => `$${index + 1}::${bySchema(bounds.types[index] ?? 'text')}`).join(', ')
   const ofScope = ['true', ...sameScopes(table, 't', 's')].join(' AND ')
   const firstKey = `SELECT pg_catalog.jsonb_build_array(${key
     .map(({ name }) => `${field('t', name)}::pg_catalog.text`)
     .join(', ')})::pg_catalog.text FROM ${rows} AS t WHERE ${ofScope} ORDER BY ${field('t', table.number)} LIMIT 1`
+  const counted = ['true', ...isCounted(table, 't')].join(' AND ')
+  const keptOfScope = ['true', ...allEqual(scopeKey(table, 'k'), scopeOf(table, 's'))].join(' AND ')
+  const isRight = `(pg_catalog.count(*) FILTER (WHERE ${counted}) OPERATOR(pg_catalog.=) (
+    SELECT coalesce(pg_catalog.sum(k.n), 0) FROM ${scopesTable(table)} AS k WHERE ${keptOfScope}))::pg_catalog.text`
   const results = scopeOf(table, 's').map((one, index) => `${one}::pg_catalog.text AS "s${index}"`)
   const order = `\n  ORDER BY ${table.scope.map((_, index) => index + 1).join(', ')} LIMIT ${bounds.limit}`
   const next = (found: string, from: string): string =>
@@ -225,26 +234,10 @@ FROM (
   ${scopes}
 ) AS s
 CROSS JOIN LATERAL (
-  SELECT (${firstKey}) AS "key", ${isCountRight(table)} AS "right"
+  SELECT (${firstKey}) AS "key", ${isRight} AS "right"
   FROM ${rows} AS t WHERE ${ofScope}
 ) AS x${table.scope.length === 0 ? '' : `\nORDER BY ${list(scopeOf(table, 's'), 2)}`}`
   return { sql, values: [...(bounds.after ?? [])] }
-}
-
-interface CountsBounds {
-  /** The scope that the page begins after, as the last result says it in `s0`, `s1`, and so on. */
-  readonly after: readonly string[] | undefined
-  readonly limit: number
-  /** Columns of the scope, as SQL. */
-  readonly types: readonly string[]
-}
-
-/** Whether what is kept as the count of the rows `t` of the scope `s` is how many of them count. */
-function isCountRight(table: NumberTable): string {
-  const counted = ['true', ...isCounted(table, 't')].join(' AND ')
-  const ofScope = ['true', ...allEqual(scopeKey(table, 'k'), scopeOf(table, 's'))].join(' AND ')
-  return `(pg_catalog.count(*) FILTER (WHERE ${counted}) OPERATOR(pg_catalog.=) (
-    SELECT coalesce(pg_catalog.sum(k.n), 0) FROM ${scopesTable(table)} AS k WHERE ${ofScope}))::pg_catalog.text`
 }
 
 /** Selects tables among $2, as SQL, as whose owner the owner of the table $1 may not act. */
@@ -315,17 +308,16 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
   const known = names.map(
     ({ holder }) => `WHEN ${equal(nameText(of, 't', 'holder'), literal(holder.holder))} THEN NOT ${held}`,
   )
-  return `(CASE ${others.join(' ')}
-    WHEN NOT (${nameText(of, 't', 'state')} OPERATOR(pg_catalog.=) ANY ('{held,reserved,redirect}')) THEN false
-    ${[...cases, ...new Set(known)].join(' ')} ELSE NOT ${held} OR ${isOfAnother(of)} END)::pg_catalog.text`
-}
-
-/** A table has triggers whose note says that it is the holder of the row `t`. */
-const isOfAnother = (of: NamesTable): string => `coalesce(pg_catalog.strpos((
+  // A table has triggers whose note names it as the holder of the row.
+  const isOfAnother = `coalesce(pg_catalog.strpos((
       SELECT pg_catalog.string_agg(p.prosrc, '') FROM pg_catalog.pg_proc AS p
       WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) OPERATOR(pg_catalog.>) 0
         AND p.oid OPERATOR(pg_catalog.=) ANY (SELECT g.tgfoid FROM pg_catalog.pg_trigger AS g)
     ), pg_catalog.concat('"holder":', pg_catalog.to_json(${nameField(of, 't', 'holder')}::pg_catalog.text))) OPERATOR(pg_catalog.>) 0, false)`
+  return `(CASE ${others.join(' ')}
+    WHEN NOT (${nameText(of, 't', 'state')} OPERATOR(pg_catalog.=) ANY ('{held,reserved,redirect}')) THEN false
+    ${[...cases, ...new Set(known)].join(' ')} ELSE NOT ${held} OR ${isOfAnother} END)::pg_catalog.text`
+}
 
 /** What stands around a table, and what a change of the table meets there. */
 export interface Surroundings {

@@ -9,6 +9,7 @@ import { field, hashAsText, hashOfTexts } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import {
   type DoctorFinding,
+  type DoctorKey,
   findingOf,
   FindingTally,
   Groups,
@@ -27,19 +28,10 @@ import {
 } from './findings'
 import { type ChainKey, type Key, keyOfResult, numbered, type PageParts, readChains } from './sql'
 
-/** What was counted of a unique text. */
-interface TextFigures {
-  readonly rows: number
-  /** Rows without a text. */
-  readonly nulls: number
-  /** Chains of more than one text. */
-  readonly collisions: number
-  /** Rows of the longest chain. */
-  readonly longestChain: number
-}
-
 /** Looks at every row that has a unique text. */
 export class TextLook {
+  /** What was counted; `collisions` are chains of more than one text. */
+  readonly figures = { rows: 0, nulls: 0, collisions: 0, longestChain: 0 }
   readonly #tally = new FindingTally()
   readonly #twice: Groups
   readonly #twiceNormalized: Groups
@@ -47,7 +39,6 @@ export class TextLook {
   /** The hidden columns are there. */
   readonly #hidden: boolean
   readonly #seen = new Set<string>()
-  readonly #figures = { rows: 0, nulls: 0, collisions: 0, longestChain: 0 }
   readonly #collided: Key[] = []
 
   constructor(
@@ -76,10 +67,6 @@ export class TextLook {
     }
   }
 
-  get figures(): TextFigures {
-    return this.#figures
-  }
-
   async findings(): Promise<readonly DoctorFinding[]> {
     const byText = new Prints((result) => printOfText(this.#stored(result)))
     // Without the index two rows of a chain may have one number, and both 0.
@@ -92,7 +79,7 @@ export class TextLook {
         rows.map((row) => printOfText(row)),
       )
       byPlace?.add(page, rows.map(printOfPlace))
-      this.subject.onRows(this.declaration.name, this.#figures.rows)
+      this.subject.onRows(this.declaration.name, this.figures.rows)
     }
     await this.#lookAgain(byText, true)
     if (byPlace) await this.#lookAgain(byPlace, false)
@@ -110,19 +97,44 @@ export class TextLook {
     return !this.#hidden || drift.every(({ object }) => object !== 'index')
   }
 
+  /** @param result of a page that selects the scope as `s0`, the texts as `t0`, hash `h`, number `n` and deletion `d` */
   #stored(result: Result): StoredText {
-    return storedText(this.declaration, keyOfResult(this.subject.table, result), result)
+    const { declaration } = this
+    const column = (prefix: string) => (_: unknown, index: number) => result[`${prefix}${index}`] ?? null
+    const scope = declaration.table.scope.map(column('s'))
+    const texts = declaration.table.text.map(column('t'))
+    const number = result['n']
+    return {
+      key: keyOfResult(this.subject.table, result),
+      scope,
+      texts,
+      normalized: normalizeRow(declaration, texts, scope),
+      hash: result['h'],
+      number: typeof number === 'string' ? Number(number) : number,
+      freed: result['d'] === 'true',
+    }
   }
 
   /** What concerns one row alone: a snapshot of its page is enough. */
   #count(row: StoredText): void {
-    this.#figures.rows++
-    if (isTextless(row)) this.#figures.nulls++
-    const { normalized } = row
+    const { normalized, texts, scope } = row
     const key = toKey(this.subject, row.key)
-    for (const code of faultsOf(this.declaration, row)) this.#tally.add(code, [key])
+    this.figures.rows++
+    if (isTextless(row)) this.figures.nulls++
+    this.#countHash(row, key)
     if (typeof normalized === 'string') this.#tally.add('text.refused', [key], normalized)
-    else if (!isNormalized(row)) this.#tally.add('text.unnormalized', [key])
+    else if ([...texts, ...scope].some((stored, index) => stored !== normalized[index]))
+      this.#tally.add('text.unnormalized', [key])
+  }
+
+  #countHash(row: StoredText, key: DoctorKey): void {
+    const { table } = this.declaration
+    // Of several columns, some may be NULL, and all of them too, unless the declaration is nullable.
+    const hashless = isTextless(row) && (table.nullable || table.text.length === 1)
+    if (hashless && !table.nullable) this.#tally.add('text.null', [key])
+    const wrong = row.hash !== undefined && row.hash !== (hashless ? null : hashOfTexts(table, row.texts))
+    if (wrong) this.#tally.add(row.hash === null ? 'hash.missing' : 'hash.wrong', [key])
+    if (row.number === null || (row.number ?? 0) < 0) this.#tally.add('chain.number', [key])
   }
 
   async #lookAgain(prints: Prints, atTexts: boolean): Promise<void> {
@@ -155,8 +167,8 @@ export class TextLook {
   async #lookAtChains(chains: readonly ChainKey[]): Promise<void> {
     const { subject } = this
     const { table } = this.declaration
-    const parts = { table: subject.table, text: table, scope: typed(subject.state, table.scope) }
-    for (const found of await subject.reader.rows(readChains(parts, chains))) {
+    const scope = typed(subject.state, table.scope)
+    for (const found of await subject.reader.rows(readChains(subject.table, table, scope, chains))) {
       const [rows, texts] = [Number(found['rows']), Number(found['texts'])]
       const key = JSON.parse(found['key'] ?? '[]') as string[]
       const codes = [
@@ -165,16 +177,16 @@ export class TextLook {
         Number(found['numbers']) < rows && ('chain.number' as const),
       ]
       for (const code of codes) if (code) this.#tally.add(code, [toKey(subject, key)])
-      this.#figures.longestChain = Math.max(this.#figures.longestChain, rows)
+      this.figures.longestChain = Math.max(this.figures.longestChain, rows)
       if (texts < 2) continue
-      this.#figures.collisions++
+      this.figures.collisions++
       if (this.#collided.length < SHOWN_KEYS) this.#collided.push(key)
     }
   }
 
   async #conclude(): Promise<readonly DoctorFinding[]> {
-    const { rows, nulls, collisions } = this.#figures
-    if (rows > nulls) this.#figures.longestChain = Math.max(this.#figures.longestChain, 1)
+    const { rows, nulls, collisions } = this.figures
+    if (rows > nulls) this.figures.longestChain = Math.max(this.figures.longestChain, 1)
     const groups: DoctorFinding[] = []
     for (const [code, found] of [
       ['text.twice', this.#twice],
@@ -208,42 +220,6 @@ interface StoredText {
   /** Texts and scope as they should be stored, or why they are refused. */
   readonly normalized: Texts | string
 }
-
-/** @param result of a page that selects the scope as `s0`, the texts as `t0`, hash `h`, number `n` and deletion `d` */
-function storedText(declaration: Declaration, key: Key, result: Result): StoredText {
-  const column = (prefix: string) => (_: unknown, index: number) => result[`${prefix}${index}`] ?? null
-  const scope = declaration.table.scope.map(column('s'))
-  const texts = declaration.table.text.map(column('t'))
-  const number = result['n']
-  return {
-    key,
-    scope,
-    texts,
-    normalized: tryToNormalize(declaration, texts, scope),
-    hash: result['h'],
-    number: typeof number === 'string' ? Number(number) : number,
-    freed: result['d'] === 'true',
-  }
-}
-
-/** What is wrong with a row by itself. */
-function faultsOf(
-  { table }: Declaration,
-  row: StoredText,
-): readonly ('text.null' | 'hash.missing' | 'hash.wrong' | 'chain.number')[] {
-  // Of several columns, some may be NULL, and all of them too, unless the declaration is nullable.
-  const hashless = isTextless(row) && (table.nullable || table.text.length === 1)
-  const hash = hashless ? null : hashOfTexts(table, row.texts)
-  const wrong = row.hash !== undefined && row.hash !== hash
-  return [
-    ...(hashless && !table.nullable ? (['text.null'] as const) : []),
-    ...(wrong ? ([row.hash === null ? 'hash.missing' : 'hash.wrong'] as const) : []),
-    ...(row.number === null || (row.number ?? 0) < 0 ? (['chain.number'] as const) : []),
-  ]
-}
-
-const isNormalized = ({ normalized, texts, scope }: StoredText): boolean =>
-  typeof normalized !== 'string' && isSame(normalized, [...texts, ...scope])
 
 const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
 
@@ -293,39 +269,32 @@ function identitiesOf({ texts, scope, normalized }: StoredText): {
 const printOfPlace = ({ freed, scope, hash, number }: StoredText): number =>
   freed || typeof hash !== 'string' ? NO_PRINT : printOf(identityOf(scope, hash, number))
 
-const isSame = (one: Texts, other: Texts): boolean => one.every((text, index) => text === other[index])
-
-function tryToNormalize(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
+/** Texts and scope as they would be stored if they were written again, or why they are refused. */
+function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
+  const { text, name, normalizeValues } = declaration
   try {
-    return normalizeRow(declaration, texts, scope)
+    const ownWay = text.map(({ normalizer }, index) => {
+      const stored = texts[index] ?? null
+      return stored === null ? null : normalizeText(normalizer, name, stored)
+    })
+    if (!normalizeValues) return [...ownWay, ...scope]
+    const columns = [...text.map(({ column }) => column), ...declaration.scope]
+    const given = Object.fromEntries(
+      columns.map((column, index) => [
+        column.propertyName,
+        propertyValue(column, [...ownWay, ...scope][index] ?? null),
+      ]),
+    )
+    const set = normalizedValues(declaration, given) as ObjectLiteral
+    return columns.map(({ propertyName }) => {
+      const value: unknown = Object.hasOwn(set, propertyName) ? set[propertyName] : given[propertyName]
+      return typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean'
+        ? String(value)
+        : ((value ?? null) as string | null)
+    })
   } catch (error) {
     return error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
   }
-}
-
-/**
- * Texts and scope as they would be stored if they were written again.
- *
- * @throws TextRejectedError, and what the option `normalizeValues` throws
- */
-function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts {
-  const { text, name, normalizeValues } = declaration
-  const ownWay = text.map(({ normalizer }, index) => {
-    const stored = texts[index] ?? null
-    return stored === null ? null : normalizeText(normalizer, name, stored)
-  })
-  if (!normalizeValues) return [...ownWay, ...scope]
-  const columns = [...text.map(({ column }) => column), ...declaration.scope]
-  const given = Object.fromEntries(
-    columns.map((column, index) => [column.propertyName, propertyValue(column, [...ownWay, ...scope][index] ?? null)]),
-  )
-  const set = normalizedValues(declaration, given) as ObjectLiteral
-  return columns.map(({ propertyName }) => {
-    const value: unknown = Object.hasOwn(set, propertyName) ? set[propertyName] : given[propertyName]
-    return typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean'
-      ? String(value)
-      : ((value ?? null) as string | null)
-  })
 }
 
 const NUMBER_TYPES: ReadonlySet<unknown> = new Set([Number, 'int', 'int2', 'int4', 'integer', 'smallint'])

@@ -54,36 +54,44 @@ const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldN
 })
 
 /** Looks at every row that may have a name, and at the table of names in the same moment. */
-export async function lookAtNames(subject: Subject, declaration: NameDeclaration, place: Place): Promise<NamesLook> {
+export async function lookAtNames(
+  subject: Subject,
+  declaration: NameDeclaration,
+  place: Place,
+): Promise<{ readonly rows: number; readonly nulls: number; readonly findings: readonly DoctorFinding[] }> {
+  const { reader } = subject
+  const dataSource = dataSourceOf(subject.metadata)
+  const of = await tableState(reader.query, tableName(namesTable(dataSource)), [])
+  const isWhole = of.table !== null && missingColumns(of.table, namesColumns(dataSource)).length === 0
+  // Whether the table of names can be read; if not, that is a finding of its own.
+  const isReadable = isWhole && !(await isForeign(dataSource, reader))
   const tally = new FindingTally()
   const name = heldName(declaration, subject.table.rows)
   const parts: PageParts = {
     table: subject.table,
     columns: [name.column],
     texts: [name.column],
-    select: { ...numbered('t', [name.column]), noted: (await namesStand(subject)) ? isNoted(name) : `'true'` },
+    select: { ...numbered('t', [name.column]), noted: isReadable ? isNoted(name) : `'true'` },
   }
   let [rows, nulls] = [0, 0]
-  for await (const { results } of subject.reader.pages(parts)) {
+  for await (const { results } of reader.pages(parts)) {
     for (const result of results) {
       const key = toKey(subject, keyOfResult(subject.table, result))
       const text = result['t0'] ?? null
-      if (text === null) nulls++
-      else noteNormalized(declaration, text, (code, reason) => tally.add(code, [key], reason))
+      try {
+        if (text === null) nulls++
+        else if (normalizeText(declaration.text.normalizer, declaration.name, text) !== text)
+          tally.add('text.unnormalized', [key])
+      } catch (error) {
+        const reason = error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
+        tally.add('text.refused', [key], reason)
+      }
       if (result['noted'] !== 'true') tally.add('name.missing', [key])
     }
     rows += results.length
     subject.onRows(declaration.name, rows)
   }
   return { rows, nulls, findings: tally.findings(place) }
-}
-
-/** The table of names can be read; if not, that is a finding of its own. */
-async function namesStand({ metadata, reader }: Subject): Promise<boolean> {
-  const dataSource = dataSourceOf(metadata)
-  const { table: state } = await tableState(reader.query, tableName(namesTable(dataSource)), [])
-  const isWhole = state !== null && missingColumns(state, namesColumns(dataSource)).length === 0
-  return isWhole && !(await isForeign(dataSource, reader))
 }
 
 /**
@@ -93,25 +101,6 @@ async function namesStand({ metadata, reader }: Subject): Promise<boolean> {
 export async function isForeign(dataSource: DataSource, { query }: Reader): Promise<boolean> {
   const holders = namesIn(dataSource).map(({ metadata }) => qualifiedTable(rootOf(metadata)))
   return (await query(FIND_FOREIGN, [tableName(namesTable(dataSource)), holders])).length > 0
-}
-
-/** What was counted of the rows that may have a name. */
-interface NamesLook {
-  readonly rows: number
-  readonly nulls: number
-  readonly findings: readonly DoctorFinding[]
-}
-
-function noteNormalized(
-  { text: { normalizer }, name }: NameDeclaration,
-  text: string,
-  add: (code: 'text.unnormalized' | 'text.refused', reason?: string) => void,
-): void {
-  try {
-    if (normalizeText(normalizer, name, text) !== text) add('text.unnormalized')
-  } catch (error) {
-    add('text.refused', error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error')
-  }
 }
 
 /**
@@ -141,13 +130,11 @@ export async function lookAtHolders(
       missingColumns(table, databaseNames(columns)).length === 0
     names.push(heldName(declaration, isRead ? countedRows(relation, surroundings) : undefined))
   }
-  const requested = among?.map(holderName)
-  const isHeld = isTrue(of, names, requested)
   const parts: PageParts = {
     table: subject.table,
     columns: namesColumns(dataSource),
     texts: [],
-    select: { told: isHeld },
+    select: { told: isTrue(of, names, among?.map(holderName)) },
   }
   for await (const { results } of subject.reader.pages(parts)) {
     for (const result of results) {
@@ -164,19 +151,15 @@ export function namesColumns(dataSource: DataSource): string[] {
   return [columns.key, columns.holder, columns.property, columns.namespace, columns.state, columns.text]
 }
 
-/** What was counted of the rows that have a number. */
-interface NumbersLook {
-  readonly rows: number
-  readonly findings: readonly DoctorFinding[]
-}
-
 /** Looks at every row that has a number, and at every count. */
 export async function lookAtNumbers(
   subject: Subject,
   { table, name }: NumberDeclaration,
   place: Place,
-): Promise<NumbersLook> {
+): Promise<{ readonly rows: number; readonly findings: readonly DoctorFinding[] }> {
+  const { reader } = subject
   const tally = new FindingTally()
+  const twice = new Groups(subject, SHOWN_KEYS)
   const columns = [...table.scope.map((one) => one.name), table.number]
   const parts: PageParts = { table: subject.table, columns, texts: [], select: numbered('v', columns) }
   const identity = (result: Result): string | undefined =>
@@ -189,7 +172,7 @@ export async function lookAtNumbers(
   }
   const prints = new Prints(print)
   let rows = 0
-  for await (const page of subject.reader.pages(parts)) {
+  for await (const page of reader.pages(parts)) {
     for (const result of page.results) {
       if (identity(result) === undefined)
         tally.add('number.missing', [toKey(subject, keyOfResult(subject.table, result))])
@@ -198,25 +181,6 @@ export async function lookAtNumbers(
     rows += page.results.length
     subject.onRows(name, rows)
   }
-  const twice = await lookAgain(subject, prints, { parts, identity })
-  // Under its name another role may have put a view, whose functions would run as who reads it.
-  const kept = subject.state.tables.find((one) => one.name === scopesName(table))
-  const isRead = table.count && kept && Object.keys(keptScopes(table).columns).every((name) => name in kept.columns)
-  const refusal = isRead && (await refusalOf(async () => await lookAtCounts(subject, table, tally)))
-  if (refusal) tally.add('rows.unreadable', [], refusal)
-  const keys = twice.keys.map((key) => toKey(subject, key))
-  const groups =
-    twice.groups === 0 ? [] : [findingOf('number.twice', place, { count: twice.surplus, keys, groups: twice.report() })]
-  return { rows, findings: [...groups, ...tally.findings(place)] }
-}
-
-async function lookAgain(
-  subject: Subject,
-  prints: Prints,
-  { parts, identity }: { readonly parts: PageParts; readonly identity: (result: Result) => string | undefined },
-): Promise<Groups> {
-  const { reader } = subject
-  const twice = new Groups(subject, SHOWN_KEYS)
   for await (const groups of prints.groups(reader, parts)) {
     for (const among of looksOf(groups)) {
       await reader.snapshot(async () => {
@@ -231,7 +195,15 @@ async function lookAgain(
       })
     }
   }
-  return twice
+  // Under its name another role may have put a view, whose functions would run as who reads it.
+  const kept = subject.state.tables.find((one) => one.name === scopesName(table))
+  const isRead = table.count && kept && Object.keys(keptScopes(table).columns).every((name) => name in kept.columns)
+  const refusal = isRead && (await refusalOf(async () => await lookAtCounts(subject, table, tally)))
+  if (refusal) tally.add('rows.unreadable', [], refusal)
+  const keys = twice.keys.map((key) => toKey(subject, key))
+  const groups =
+    twice.groups === 0 ? [] : [findingOf('number.twice', place, { count: twice.surplus, keys, groups: twice.report() })]
+  return { rows, findings: [...groups, ...tally.findings(place)] }
 }
 
 /** Scopes whose counts are read by one statement. */
