@@ -41,7 +41,15 @@ import {
   writeNames,
 } from './sql/names'
 import { type AdoptionFacts, createAdoptions, createLookup, forgetState } from './sql/table'
-import { findTable, KEYS_NAMED, normalizeStored, ownConstraint, refuseNullRows, requireAdoptable } from './target'
+import {
+  declaredTypes,
+  findTable,
+  KEYS_NAMED,
+  normalizeStored,
+  ownConstraint,
+  refuseNullRows,
+  requireAdoptable,
+} from './target'
 import {
   beginState,
   goOn,
@@ -118,7 +126,7 @@ export async function findNames(metadata: EntityMetadata, query: Query): Promise
     table: { schema: facts.schema, table: facts.table, guard: namedSet(holder.table, 'names') },
     holder,
     primary,
-    types: primary.map((one) => found.columns.find((column) => column.name === one)?.declared ?? 'text'),
+    types: declaredTypes(found, primary),
     names: tableName(holder.of),
     owner: facts.owner,
   }

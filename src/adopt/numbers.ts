@@ -21,10 +21,11 @@ import {
   type NumberedTable,
   numberLocked,
 } from './sql/numbers'
-import { type AdoptionFacts, analyzeTable, createAdoptions, forgetState, vacuumTable } from './sql/table'
-import { findTable, refuseNullRows, requireAdoptable } from './target'
+import { type AdoptionFacts, analyzeTable, createAdoptions, vacuumTable } from './sql/table'
+import { declaredTypes, findTable, refuseNullRows, requireAdoptable } from './target'
 import {
   beginState,
+  finish,
   goOn,
   GUARD_FIRST,
   keyOf,
@@ -68,7 +69,7 @@ export async function findNumber(declaration: NumberDeclaration, query: Query): 
     table: { schema: facts.schema, table: facts.table, guard: table.triggers },
     number: { ...table, schema: facts.schema },
     primary,
-    types: primary.map((one) => found.columns.find((column) => column.name === one)?.declared ?? 'text'),
+    types: declaredTypes(found, primary),
     owner: facts.owner,
   }
   return new NumberWork(declaration, on, facts, found, await storedState<NumberState>(query, on))
@@ -296,10 +297,7 @@ class NumberWork implements Work {
 
   async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
-    await session.locked({ on, step: 'clean', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(endNumbers(on))
-      await session.query(forgetState(on), [on.table.guard])
-    })
+    await finish(session, on, 'clean', endNumbers(on))
     await session.query(analyzeTable(on))
     return 'done'
   }

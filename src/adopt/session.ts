@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
 import type { Query } from '../sql/catalog'
-import { quote } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import type { AdoptionLock, AdoptOptions, BatchOption, HoldOption, LockOption } from './options'
@@ -394,46 +393,6 @@ export async function withTable<Found extends { readonly facts: AdoptionFacts },
     // Another command may have changed the table before that.
     return await work(session, await find(session.query))
   })
-}
-
-/** A table's own triggers, and whether the caller lets them fire. */
-export interface OwnTriggers {
-  readonly relation: string
-  readonly names: readonly string[]
-  /** Why a session that is a replica would do something wrong. */
-  readonly noReplica?: string | undefined
-  readonly fire: boolean
-}
-
-/** Triggers of the user's that fire for columns that are written. */
-export const ownTriggers = (
-  { updateTriggers: names, replicaTriggers, keyColumns }: AdoptionFacts,
-  relation: string,
-  { userTriggers, written }: { readonly userTriggers: 'fire' | undefined; readonly written: readonly string[] },
-): OwnTriggers => {
-  const key = written.find((name) => keyColumns.includes(name))
-  const noReplica =
-    replicaTriggers.length > 0
-      ? `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`
-      : key && `${quote(key)} is in a foreign key, which is not looked at with session_replication_role = replica`
-  return { relation, names, noReplica, fire: userTriggers === 'fire' }
-}
-
-/** For the session: nothing that it writes runs the table's own triggers, unless the caller lets them. */
-export async function keepTriggersOut(session: AdoptSession, triggers: OwnTriggers): Promise<void> {
-  if (triggers.names.length === 0 || triggers.fire) return
-  if (triggers.noReplica !== undefined) refuseTriggers(triggers, triggers.noReplica)
-  if (await session.becomeReplica()) return
-  refuseTriggers(triggers, 'the role may not set session_replication_role')
-}
-
-export function refuseTriggers({ relation, names, fire }: OwnTriggers, why: string): void {
-  if (names.length === 0 || fire) return
-  throw new AdoptionError(
-    'user-triggers',
-    `${relation} has triggers on UPDATE (${names.join(', ')}), which would fire for every row that is ` +
-      `written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
-  )
 }
 
 /** Why an adoption stopped early. */

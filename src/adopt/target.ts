@@ -91,12 +91,27 @@ export async function findTable(
   { metadata, relation, sets }: WantedTable,
 ): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
   const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map(({ name }) => name))
-  const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS]))
+  const facts = await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS])
+  if (!facts) throw noTable(relation)
+  if (facts.kind !== 'r') {
+    const why =
+      facts.kind === 'p'
+        ? [
+            'is partitioned, which adopt does not support.',
+            'Run the migration in a maintenance window, with unique_text.maintenance on.',
+          ]
+        : ['is no table, which adopt does not support.', 'Declare the entity on a table.']
+    throw new AdoptionError('unsupported', `${relation} ${why.join(' ')}`)
+  }
   const { server, table: state } = await tableState(query, relation, sets)
   requireServer(server, true)
   if (!state) throw noTable(relation)
   return { facts, state }
 }
+
+/** Types of columns, as SQL. */
+export const declaredTypes = ({ columns }: TableState, names: readonly string[]): string[] =>
+  names.map((name) => columns.find((column) => column.name === name)?.declared ?? 'text')
 
 export const noTable = (relation: string): AdoptionError =>
   new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
@@ -123,17 +138,6 @@ export async function refuseNullRows(
       `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, ${said.what ?? ''}the first of them: ${keys}. ${said.todo}`,
     )
   }
-}
-
-/** @throws AdoptionError */
-function requireTable(relation: string, facts: AdoptionFacts | undefined): AdoptionFacts {
-  if (!facts) throw noTable(relation)
-  if (facts.kind === 'r') return facts
-  const [what, next] =
-    facts.kind === 'p'
-      ? ['is partitioned', 'Run the migration in a maintenance window, with unique_text.maintenance on']
-      : ['is no table', 'Declare the entity on a table']
-  throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. ${next}.`)
 }
 
 /**

@@ -29,7 +29,6 @@ import {
   dropIndex,
   endAdoption,
   findTransitional,
-  forgetState,
   leave,
   textCheck,
   vacuumTable,
@@ -59,6 +58,7 @@ import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target } 
 import {
   beginState,
   type Duplicates,
+  finish,
   type FoundRows,
   goOn,
   makeIndex,
@@ -363,10 +363,7 @@ export class UnguardedText extends TextWork {
         return 'clean'
       })
     }
-    await session.locked({ on, step: 'clean', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(endAdoption(on))
-      await session.query(forgetState(on), [on.table.guard])
-    })
+    await finish(session, on, 'clean', endAdoption(on))
     await session.query(analyzeTable(on))
     return 'done'
   }
@@ -455,7 +452,15 @@ type Filled = Readonly<Record<'seen' | 'written', string | null>>
 async function settleMost({ session, onProgress }: WorkRun, target: Target): Promise<void> {
   let before = Infinity
   for (let rounds = 1; ; rounds += 1) {
-    const stuck = await settleAll(session, target)
+    let [last, stuck] = ['0', 0]
+    // Once through the notes that there are now. Later ones wait for the next round, or it would follow its clients for ever.
+    await session.inBatches(TEXT_BATCH, async (limit) => {
+      const notes = await notesAfter(session, target, last, limit)
+      if (notes.length > 0)
+        stuck += await session.patiently('number', async () => await settleNotes(session, target, notes))
+      last = notes.at(-1) ?? last
+      return { done: notes.length, more: notes.length === limit }
+    })
     const [row] = await session.query<{ notes: string }>(countQueue(target.on), [MOST_NOTES + 1])
     const left = Number(row?.notes ?? 0)
     onProgress({ step: 'guard', fraction: undefined, rows: left })
@@ -463,24 +468,6 @@ async function settleMost({ session, onProgress }: WorkRun, target: Target): Pro
     before = left
     if (stuck > 0) await session.rest(rounds)
   }
-}
-
-/**
- * Goes once through the notes that there are now. Notes that come meanwhile wait for the next round, or it would follow
- * its clients for ever.
- *
- * @returns how many chains somebody else had locked
- */
-async function settleAll(session: AdoptSession, target: Target): Promise<number> {
-  let [last, stuck] = ['0', 0]
-  await session.inBatches(TEXT_BATCH, async (limit) => {
-    const notes = await notesAfter(session, target, last, limit)
-    if (notes.length > 0)
-      stuck += await session.patiently('number', async () => await settleNotes(session, target, notes))
-    last = notes.at(-1) ?? last
-    return { done: notes.length, more: notes.length === limit }
-  })
-  return stuck
 }
 
 /** Settles all notes that are left, under the lock of the transaction. @throws Later if it cannot be done now */
@@ -517,11 +504,12 @@ async function settleNotes(session: AdoptSession, target: Target, notes: readonl
     const chain = row['chain'] ?? ''
     chains.set(chain, [...(chains.get(chain) ?? []), row])
   }
-  const { numbers, texts, refused }: Writes = { numbers: [], texts: [], refused: [] }
+  const writes: Writes = { numbers: [], texts: [], refused: [] }
+  const { numbers, texts, refused } = writes
   const stuck: string[] = []
   for (const [chain, rows] of chains) {
     const isLocked = rows.some(({ spot }) => spot === null)
-    if (isLocked || !planChain(target, rows, { numbers, texts, refused })) stuck.push(chain)
+    if (isLocked || !planChain(target, rows, writes)) stuck.push(chain)
   }
   await reportRefused(session, target, refused)
   if (texts.length > 0) {

@@ -1,5 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { LookupIndex, Query } from '../sql/catalog'
+import { quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import {
@@ -10,15 +11,7 @@ import {
   type PlannedStep,
   STEPS,
 } from './options'
-import {
-  AdoptionError,
-  type AdoptSession,
-  type TableCommand,
-  keepTriggersOut,
-  ownTriggers,
-  refuseTriggers,
-  withTable,
-} from './session'
+import { AdoptionError, type AdoptSession, type TableCommand, withTable } from './session'
 import {
   addChecks,
   type Adopting,
@@ -164,49 +157,41 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
     await work.prepare?.(session)
     const unchanged = await isAdopted(work, session.query)
     if (!unchanged) await beReady(run, work)
-    const done = unchanged ? { work, step: 'done' as const } : await doSteps(run, work, find)
-    const nothing = { refused: [], refusedTotal: 0, duplicates: undefined }
-    const found = await done.work.report?.(session, done.step, unchanged)
+    const { last, step } = await doSteps(run, work, unchanged ? 'done' : (work.state?.step ?? 'begin'), find)
+    const found = await last.report?.(session, step, unchanged)
     return {
       kind: work.kind,
-      step: done.step,
+      step,
       unchanged,
       locks: session.locks,
       counts: run.counts,
-      ...(found ?? nothing),
+      ...(found ?? { refused: [], refusedTotal: 0, duplicates: undefined }),
     }
   })
+}
+
+/** Does one step after the other, each with the table as it is by then. */
+async function doSteps(run: WorkRun, begun: Work, first: AdoptStep, find: FindWork) {
+  const { until } = run.options
+  let [last, step] = [begun, first]
+  while (step !== 'done') {
+    const { on, written, order = STEPS } = last
+    if (until !== undefined && order.indexOf(step) > order.indexOf(until)) break
+    run.onProgress({ step, fraction: undefined, rows: 0 })
+    const next = await last[step]?.(run).catch((error: unknown) => againstOwn(error, { on: on.table, ...written }))
+    step = next ?? 'done'
+    if (step !== 'done' || last.report) last = await find(run.session.query)
+  }
+  return { last, step }
 }
 
 /** Whether nothing is left to do. */
 export const isAdopted = async (work: Work, query: Query): Promise<boolean> =>
   work.stands === 'ready' && work.state === undefined && (await work.lacks?.(query)) !== true
 
-/** Does one step after the other, each with the table as it is by then. */
-async function doSteps(
-  run: WorkRun,
-  begun: Work,
-  find: FindWork,
-): Promise<{ readonly work: Work; readonly step: AdoptStep }> {
-  const { until } = run.options
-  let [work, step]: [Work, AdoptStep] = [begun, begun.state?.step ?? 'begin']
-  while (step !== 'done' && !isPast(step, until, work.order)) {
-    run.onProgress({ step, fraction: undefined, rows: 0 })
-    const { on, written } = work
-    const next = await work[step]?.(run).catch((error: unknown) => againstOwn(error, { on: on.table, ...written }))
-    step = next ?? 'done'
-    if (step !== 'done' || work.report) work = await find(run.session.query)
-  }
-  return { work, step }
-}
-
-/** Whether a step comes after the last one that is to be done. */
-const isPast = (step: AdoptStep, until: AdoptStep | undefined, order: readonly AdoptStep[] = STEPS): boolean =>
-  until !== undefined && order.indexOf(step) > order.indexOf(until)
-
 /** @throws AdoptionError where the steps cannot do it, or would fire triggers of the user's */
 async function beReady({ session, options: { userTriggers } }: WorkRun, work: Work): Promise<void> {
-  const { on, facts, state, said, stands, writes, writtenColumns: written = [] } = work
+  const { on, state, said, stands } = work
   const relation = tableName(on.table)
   work.refuse()
   if (state && state.rules !== work.rules) {
@@ -224,9 +209,27 @@ async function beReady({ session, options: { userTriggers } }: WorkRun, work: Wo
     )
   }
   await session.query(refuseWritten(on, ADOPTIONS))
-  const triggers = ownTriggers(facts, relation, { userTriggers, written })
-  if (writes === 'alone') await keepTriggersOut(session, triggers)
-  else if (writes !== 'nothing') refuseTriggers(triggers, writes.under)
+  if (userTriggers !== 'fire') await keepTriggersOut(session, work)
+}
+
+/** For the session: nothing that it writes runs the table's own triggers. @throws AdoptionError where it would */
+async function keepTriggersOut(session: AdoptSession, { on, facts, writes, writtenColumns }: Work): Promise<void> {
+  const { updateTriggers, replicaTriggers, keyColumns } = facts
+  if (updateTriggers.length === 0 || writes === 'nothing') return
+  const key = writtenColumns?.find((name) => keyColumns.includes(name))
+  let why: string | undefined
+  if (writes !== 'alone') why = writes.under
+  else if (replicaTriggers.length > 0) {
+    why = `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`
+  } else if (key !== undefined) {
+    why = `${quote(key)} is in a foreign key, which is not looked at with session_replication_role = replica`
+  } else if (!(await session.becomeReplica())) why = 'the role may not set session_replication_role'
+  if (why === undefined) return
+  throw new AdoptionError(
+    'user-triggers',
+    `${tableName(on.table)} has triggers on UPDATE (${updateTriggers.join(', ')}), which would fire for every row that ` +
+      `is written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
+  )
 }
 
 /** Removes everything in one short transaction, also in the midst of an adoption. */
@@ -235,12 +238,22 @@ export async function abandonWork(command: WorkCommand): Promise<{ readonly lock
     const { on } = work
     const statements = work.leave()
     await session.make('abandon', createAdoptions(on))
-    await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(statements)
-      await session.query(forgetState(on), [on.table.guard])
-    })
+    await finish(session, on, 'abandon', statements)
     await work.afterLeaving?.(session)
     return { locks: session.locks }
+  })
+}
+
+/** Does the last statements of a command, and forgets how far it was, under one lock. */
+export async function finish(
+  session: AdoptSession,
+  on: Adopting,
+  step: AdoptStep | 'abandon',
+  statements: readonly string[],
+): Promise<void> {
+  await session.locked({ on, step, mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(statements)
+    await session.query(forgetState(on), [on.table.guard])
   })
 }
 
