@@ -136,7 +136,22 @@ export function createKeys(on: AdoptedTable, { types }: MergedTable): string[] {
     refusePlanted(on, name),
     `CREATE INDEX IF NOT EXISTS ${quote(nameOf(on, 'merged_kept'))} ON ${keys} (kept)`,
     ...ownAlone(on, [keys]),
-    ...grantAlike(on, keys),
+    // Every role may read it that may read the table.
+    `DO ${dollarQuote(`
+DECLARE
+  command pg_catalog.text;
+BEGIN
+  FOR command IN
+    SELECT DISTINCT pg_catalog.format('GRANT SELECT ON %s TO %s', ${literal(keys)}::pg_catalog.text,
+        CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+     WHERE c.oid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass
+       AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT' AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
+  LOOP
+    EXECUTE command;
+  END LOOP;
+END
+`)}`,
     // A table that a policy names can neither be dropped nor change the type of its key. It is made once, for that waits
     // for readers.
     `DO ${dollarQuote(`
@@ -154,25 +169,6 @@ END
 `)}`,
   ]
 }
-
-/** Lets everyone read a table who may read the text's. */
-const grantAlike = (on: Held, name: string): string[] => [
-  `DO ${dollarQuote(`
-DECLARE
-  command pg_catalog.text;
-BEGIN
-  FOR command IN
-    SELECT DISTINCT pg_catalog.format('GRANT SELECT ON %s TO %s', ${literal(name)}::pg_catalog.text,
-        CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
-      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
-     WHERE c.oid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass
-       AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT' AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
-  LOOP
-    EXECUTE command;
-  END LOOP;
-END
-`)}`,
-]
 
 export const forgetLog = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
@@ -260,7 +256,7 @@ m AS (SELECT g.places, ${on.primary.map((_, index) => `g.p${index} AS k${index}`
   UNION ALL SELECT g.places, ${names('w.k')} FROM g JOIN ${workOf(on)} AS w ON w.place OPERATOR(pg_catalog.=) ANY (g.places))
 SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t.*) ORDER BY ${order})::pg_catalog.text AS rows,
        pg_catalog.jsonb_agg(pg_catalog.to_jsonb(${key}) ORDER BY ${order})::pg_catalog.text AS keys
-  FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm')} GROUP BY m.places ORDER BY m.places`
+  FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm.k')} GROUP BY m.places ORDER BY m.places`
 }
 
 /** At the places $1 the rows of the keys $2 go, the one of the key $3 stays and gets the values $4. */
@@ -283,8 +279,7 @@ export const readSets = (on: Held): string =>
  * triggers make of the values is logged with them.
  */
 export function setValues(on: AdoptedTable, columns: readonly string[]): string {
-  const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
-  const at = `w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${kept}`
+  const at = `w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${samePrimary(on, 'w.p')}`
   const { schema, table } = on.table
   const set = columns.map((name) => `${quote(name)} = v.${quote(name)}`).join(', ')
   const changes = columns.map((name) => {
@@ -309,19 +304,17 @@ export const readPlaces = (on: Held): string =>
   `ORDER BY w.place LIMIT $2::pg_catalog.int8`
 
 /** The places $1 with the row that goes as `l` and the one that stays as `t`. */
-function pairsOf(on: AdoptedTable): Pick<MergedPairs, 'from' | 'where'> {
-  const lost = on.primary.map((name, index) => `${field('l', name)} OPERATOR(pg_catalog.=) w.k${index}`).join(' AND ')
-  const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
-  return {
-    from: `${workOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${lost} JOIN ${own(on)} ON ${kept}`,
-    where: `w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
-  }
-}
+const pairsOf = (on: AdoptedTable): Pick<MergedPairs, 'from' | 'where'> => ({
+  from:
+    `${workOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${samePrimary(on, 'w.k', 'l')} ` +
+    `JOIN ${own(on)} ON ${samePrimary(on, 'w.p')}`,
+  where: `w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
+})
 
 const pairs = (on: AdoptedTable): string => `${pairsOf(on).from} WHERE ${pairsOf(on).where}`
 
-/** Both rows still have one text, in one scope. */
-function equalPairs(on: AdoptedTable): string {
+/** Places among $1 whose rows are still duplicates: both have one text, in one scope. */
+export function seePairs(on: AdoptedTable): string {
   const { table } = on
   const same = table.text.map(({ name }) => {
     const [left, right] = [field('l', name), field('t', name)]
@@ -331,11 +324,9 @@ function equalPairs(on: AdoptedTable): string {
   const scope = [...table.scope, table.hash].map(
     (name) => `${field('l', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
   )
-  return `${pairs(on)} AND ${[...same, ...scope, ...isLive(table, 'l'), ...isLive(table, 't')].join(' AND ')}`
+  const equal = [...same, ...scope, ...isLive(table, 'l'), ...isLive(table, 't')].join(' AND ')
+  return `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${equal}`
 }
-
-/** Places among $1 whose rows are still duplicates. */
-export const seePairs = (on: AdoptedTable): string => `SELECT w.place::pg_catalog.text AS place FROM ${equalPairs(on)}`
 
 /**
  * Places among $1 whose rows are still duplicates, with both rows locked, so that no new reference to them can
@@ -495,22 +486,21 @@ export const stillReferring = ({ from, where }: MergedPairs, reference: Referenc
 
 /** How many of the rows that go are still there: a trigger may keep them. */
 export const stillThere = (on: AdoptedTable): string =>
-  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w')} ` +
+  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} ` +
   `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
 export const deleteRows = (on: AdoptedTable): string =>
-  `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w')}`
+  `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w.k')}`
 
 /** Rows that are alone again lose the flag, by which a later DELETE would look for others. The guard must not fire. */
 export function clearFlags(on: AdoptedTable): string {
   const { table } = on
-  const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
   const chain = [...table.scope, table.hash].map(
     (name) => `${field('o', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
   )
   const others = [...chain, ...isLive(table, 'o'), `o.${quote(table.number)} OPERATOR(pg_catalog.<>) 0`].join(' AND ')
   return `UPDATE ${own(on)} SET ${quote(table.chained)} = false FROM ${workOf(on)} AS w
- WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${kept} AND t.${quote(table.number)} OPERATOR(pg_catalog.=) 0
+ WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w.p')} AND t.${quote(table.number)} OPERATOR(pg_catalog.=) 0
    AND NOT EXISTS (SELECT FROM ONLY ${tableName(table)} AS o WHERE ${others})`
 }
 
@@ -578,15 +568,10 @@ const isRow = ({ primary, types }: MergedTable, row: string, key: string): strin
     )
     .join(' AND ')
 
-const keyArrayOf = (primary: readonly string[], row: string): string =>
-  `ARRAY[${primary.map((name) => `${field(row, name)}::pg_catalog.text`).join(', ')}]`
-
 /** The keys of the row that goes and of the one that stays, of the place $1. */
-export const readPair = (on: AdoptedTable): string => {
-  const key = (letter: string): string =>
-    `ARRAY[${on.primary.map((_, index) => `w.${letter}${index}::pg_catalog.text`).join(', ')}]`
-  return `SELECT ${key('k')} AS old, ${key('p')} AS kept FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
-}
+export const readPair = (on: AdoptedTable): string =>
+  `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
+  `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
 
 /**
  * Rows that refer to the row $1 and would clash with another one if they referred to $2, with that one, both locked; and
@@ -605,7 +590,8 @@ export function findConflicts(
   })
   const ignored = `ARRAY[${[...child.primary, ...reference.columns].map((name) => literal(name)).join(', ')}]::pg_catalog.text[]`
   const rest = (row: string): string => `(pg_catalog.to_jsonb(${row}.*) OPERATOR(pg_catalog.-) ${ignored})`
-  return `SELECT ${keyArrayOf(child.primary, 'r')} AS old, ${keyArrayOf(child.primary, 'o')} AS kept,
+  const key = (row: string): string => keyArray(child.primary.map((name) => field(row, name)))
+  return `SELECT ${key('r')} AS old, ${key('o')} AS kept,
        ${rest('r')} OPERATOR(pg_catalog.=) ${rest('o')} AS same
   FROM ${tableName(parent)} AS l JOIN ${tableName(parent)} AS t ON ${isRow(parent, 't', '$2')}
   JOIN ${tableName(child)} AS r ON ${refers(reference, 'r', 'l')}

@@ -54,6 +54,22 @@ export function createClaims(on: NamedTable): string[] {
   const { holder } = on
   const [batch, left, released] = [batchOf(on), leftRowsOf(on), releasedOf(on)]
   const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])].map((name) => field('t', name))
+  const { of } = holder
+  const held = (['holder', 'property', 'key'] as const).map((column) => nameField(of, 'n', column))
+  const noteClash = `
+          INSERT INTO ${left} (key, property, kind, holder, holder_property, holder_key)
+          SELECT one.key, one.property, 'clash', ${held.join(', ')}
+          FROM ${namesTableOf(holder)} AS n WHERE ${equal(nameField(of, 'n', 'id'), 'found_id')};`
+  const release = `
+BEGIN
+  DELETE FROM ${namesTableOf(holder)} AS n USING ${newRows(holder)} AS r
+  WHERE ${equal(nameField(of, 'n', 'holder'), literal(holder.holder))}
+    AND ${nameField(of, 'n', 'id')} ${op('>')} r.low AND ${nameField(of, 'n', 'id')} ${op('<=')} r.high
+    AND ${equal(nameField(of, 'n', 'state'), `coalesce(r.state, ${nameField(of, 'n', 'state')})`)};
+  DELETE FROM ${released};
+  RETURN NULL;
+END
+`
   const source = (suffix: (typeof FUNCTIONS)[number], body: string) => ({
     schema: on.table.schema,
     name: nameOf(on, suffix),
@@ -74,10 +90,7 @@ export function createClaims(on: NamedTable): string[] {
     `CREATE TABLE ${released} (low pg_catalog.int8, high pg_catalog.int8, state pg_catalog.text)`,
     ...ownAlone(on, [batch, left, released]),
     ...makeFunctions({
-      fresh: [
-        source('claim', claimBody(holder, noteClash(on), `\n  DELETE FROM ${batch};`)),
-        source('release', releaseBody(on)),
-      ],
+      fresh: [source('claim', claimBody(holder, noteClash, `\n  DELETE FROM ${batch};`)), source('release', release)],
     }),
     runs('claim', batch),
     runs('release', released),
@@ -88,28 +101,6 @@ export const dropClaims = (on: NamedTable): string[] => [
   `DROP TABLE IF EXISTS ${[batchOf(on), leftRowsOf(on), releasedOf(on)].join(', ')}`,
   ...dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
-
-const fieldsOf = ({ holder: { of } }: NamedTable, row: string, columns: readonly ('holder' | 'property' | 'key')[]) =>
-  columns.map((column) => nameField(of, row, column)).join(', ')
-
-const noteClash = (on: NamedTable): string => `
-          INSERT INTO ${leftRowsOf(on)} (key, property, kind, holder, holder_property, holder_key)
-          SELECT one.key, one.property, 'clash', ${fieldsOf(on, 'n', ['holder', 'property', 'key'])}
-          FROM ${namesTableOf(on.holder)} AS n WHERE ${equal(nameField(on.holder.of, 'n', 'id'), 'found_id')};`
-
-const releaseBody = (on: NamedTable): string => {
-  const { of } = on.holder
-  return `
-BEGIN
-  DELETE FROM ${namesTableOf(on.holder)} AS n USING ${newRows(on.holder)} AS r
-  WHERE ${equal(nameField(of, 'n', 'holder'), literal(on.holder.holder))}
-    AND ${nameField(of, 'n', 'id')} ${op('>')} r.low AND ${nameField(of, 'n', 'id')} ${op('<=')} r.high
-    AND ${equal(nameField(of, 'n', 'state'), `coalesce(r.state, ${nameField(of, 'n', 'state')})`)};
-  DELETE FROM ${releasedOf(on)};
-  RETURN NULL;
-END
-`
-}
 
 /** Releases names of the table's rows: those with an id after $1, to $2, in the state $3, or in any. */
 export const releaseNamesOf = (on: NamedTable): string =>

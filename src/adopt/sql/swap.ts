@@ -112,17 +112,9 @@ const writtenOf = (on: Held): string => objectOf(on, 'written')
 export const FOLLOWS = 'unique_text.follows'
 
 /** What the triggers need; without a lock on the table itself. */
-export const createWritten = (on: AdoptedTable): string[] => [
-  `CREATE TABLE ${writtenOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')} ` +
-    `FROM ${tableName(on.table)} AS t WITH NO DATA`,
-  `ALTER TABLE ${writtenOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY`,
-  ...ownAlone(on, [writtenOf(on)]),
-  ...makeFunctions({ fresh: [functionOf(on, 'follow', followBody(on))] }),
-]
-
-function followBody(on: AdoptedTable): string {
+export function createWritten(on: AdoptedTable): string[] {
   const [columns, values] = [on.primary.map((_, index) => `k${index}`), on.primary.map((name) => field('NEW', name))]
-  return `
+  const body = `
 BEGIN
   IF coalesce(pg_catalog.current_setting('${FOLLOWS}', true), '') OPERATOR(pg_catalog.<>) 'on' THEN
     INSERT INTO ${writtenOf(on)} (${columns.join(', ')}) VALUES (${values.join(', ')});
@@ -130,12 +122,16 @@ BEGIN
   RETURN NULL;
 END
 `
+  return [
+    `CREATE TABLE ${writtenOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')} ` +
+      `FROM ${tableName(on.table)} AS t WITH NO DATA`,
+    `ALTER TABLE ${writtenOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY`,
+    ...ownAlone(on, [writtenOf(on)]),
+    ...makeFunctions({ fresh: [functionOf(on, 'follow', body)] }),
+  ]
 }
 
 const FOLLOW_TRIGGERS = ['follow_insert', 'follow_update'] as const
-
-const dropFollowing = (on: Held): string[] =>
-  FOLLOW_TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`)
 
 /** From their commit on every row that gets a text is noted. */
 export function beginFollowing(on: AdoptedTable): string[] {
@@ -150,7 +146,7 @@ export function beginFollowing(on: AdoptedTable): string[] {
 
 /** Takes away what notes the rows, also where a command was killed. */
 export const endFollowing = (on: Held): string[] => [
-  ...dropFollowing(on),
+  ...FOLLOW_TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`),
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'follow')}()`,
   `DROP TABLE IF EXISTS ${writtenOf(on)}`,
 ]
@@ -170,7 +166,7 @@ export const findLeft = (on: Pick<Adopting, 'table'>): string =>
 /** The first $1 notes, each with its row as it is by now; without `spot` where the row is gone. */
 export const readWritten = (on: AdoptedTable): string =>
   `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
-  `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q')}`
+  `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`
 
 export const dropWritten = (on: Held): string =>
   `DELETE FROM ${writtenOf(on)} AS w WHERE w.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`

@@ -6,15 +6,6 @@ import { hasCitus, isDistributed } from '../../sql/spread'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { field, tableName, type TextTable } from '../../sql/text-table'
 
-/** A table that a command adopts: it is known where it stands. */
-export interface AdoptedTable {
-  readonly table: TextTable & { readonly schema: string }
-  /** Columns of the primary key. */
-  readonly primary: readonly string[]
-  /** The role that owns it. */
-  readonly owner: string
-}
-
 /**
  * What a row gets as its number that a client writes while the table is adopted: unique without a look at its chain. A
  * real one is far below, since a chain is at most that long.
@@ -38,6 +29,11 @@ export interface Adopting {
   readonly primary: readonly string[]
   /** The role that owns it. */
   readonly owner: string
+}
+
+/** A table with a text that a command adopts: it is known where it is. */
+export interface AdoptedTable extends Adopting {
+  readonly table: TextTable & { readonly schema: string }
 }
 
 type Site = Pick<Adopting, 'table'>
@@ -232,18 +228,14 @@ export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drop
  */
 export function leave(on: Held, lookup?: string): string[] {
   const { table } = on
-  const filled = table.text.length + table.scope.length + HIDDEN_COLUMNS
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
     ...endAdoption(on),
     `DROP TABLE IF EXISTS ${refusedOf(on)}`,
     ...(lookup === undefined ? [] : [`DROP INDEX IF EXISTS ${qualified(table.schema, lookup)}`]),
-    ...alterTable(on, [...dropFilled(on, filled), ...columns]),
+    ...alterTable(on, [...dropFilled(on, table.text.length + table.scope.length + columns.length), ...columns]),
   ]
 }
-
-/** Hash, number and flag. */
-const HIDDEN_COLUMNS = 3
 
 /** The kinds of lock that a step asks for. */
 export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'

@@ -42,8 +42,12 @@ function isUnfilled({ table }: Held): string {
   return table.nullable ? `${none} AND NOT (${textIsNull(table, 't').join(' AND ')})` : none
 }
 
-/** The row has no hash where it should, or the hash of another text: somebody may have made the column before us. */
-function isWrong(on: Held): string {
+/** Which rows a sweep writes: those without a hash, or also those whose hash is not that of their text. */
+export type Wanted = 'missing' | 'wrong'
+
+function isWanted(on: Held, wanted: Wanted): string {
+  if (wanted === 'missing') return isUnfilled(on)
+  // Somebody may have made the column before us.
   const hash = `t.${quote(on.table.hash)}`
   const textless = textIsNull(on.table, 't').join(' AND ')
   const right = `${hash} OPERATOR(pg_catalog.=) ${hashExpression(on.table, 't')}`
@@ -51,11 +55,6 @@ function isWrong(on: Held): string {
     ? `NOT (CASE WHEN ${textless} THEN ${hash} IS NULL ELSE coalesce(${right}, false) END)`
     : `NOT coalesce(${right}, false)`
 }
-
-/** Which rows a sweep writes: those without a hash, or also those whose hash is not that of their text. */
-export type Wanted = 'missing' | 'wrong'
-
-const isWanted = (on: Held, wanted: Wanted): string => (wanted === 'missing' ? isUnfilled(on) : isWrong(on))
 
 /** How many pages the table has now. Rows that come later bring their hashes. */
 export const countPages = ({ table }: Held): string =>
@@ -105,28 +104,37 @@ SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.card
 /** A changed text leaves its chain: where it had a hash, it gets a number of its own, and its new chain is noted. */
 function fillChanged(on: AdoptedTable, pages: Pages, wanted: Wanted, lock: string): string {
   const { table } = on
-  const arrays = table.text.flatMap((_, index) => [`$${4 + 2 * index}`, `$${5 + 2 * index}`])
-  const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
-  const unchanged = table.text.map(({ name }, index) => sameAs(field('t', name), `c.o${index}`))
-  const set = table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
+  const { rows, set, unchanged } = changedTexts(on, 3)
   const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
   const moved = wanted === 'missing' ? '' : `, ${number} = ${nextNumber(on)}, ${chained} = false`
   return `changed AS (
-  SELECT c.* FROM ${unnest(['$3::pg_catalog.tid[]', ...arrays.map((one) => `${one}::pg_catalog.text[]`)])} AS c (spot, ${names.join(', ')})),
+  SELECT c.* FROM ${rows}),
 open AS MATERIALIZED (
   SELECT t.ctid AS spot FROM ${own(on)} WHERE ${inPages(pages)} AND t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[])
      AND ${wanted === 'missing' ? isUnfilled(on) : 'true'} ${lock}),
 altered AS (
-  UPDATE ${own(on)} SET ${set.join(', ')}, ${hash} = ${newHash(on)}${moved}
+  UPDATE ${own(on)} SET ${set}, ${hash} = ${newHash(on)}${moved}
     FROM open JOIN changed AS c ON c.spot OPERATOR(pg_catalog.=) open.spot
-   WHERE t.ctid OPERATOR(pg_catalog.=) open.spot AND ${inPages(pages)} AND ${unchanged.join(' AND ')}
+   WHERE t.ctid OPERATOR(pg_catalog.=) open.spot AND ${inPages(pages)} AND ${unchanged}
   RETURNING ${[...table.scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})${
     wanted === 'missing' ? '' : `,\nnoted AS (INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered)`
   }`
 }
 
-const sameAs = (column: string, given: string): string =>
-  `coalesce(${column}::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) ${given} COLLATE pg_catalog."C", ${column} IS NULL AND ${given} IS NULL)`
+/** Texts that change, as rows `c` with their spots, old texts `o0`, … and new ones `n0`, …, from the parameter $first on. */
+function changedTexts({ table }: Held, first: number) {
+  const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
+  const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
+  const unchanged = table.text.map(({ name }, index) => {
+    const [column, old] = [field('t', name), `c.o${index}`]
+    return `coalesce(${column}::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) ${old} COLLATE pg_catalog."C", ${column} IS NULL AND ${old} IS NULL)`
+  })
+  return {
+    rows: `${unnest([`$${first}::pg_catalog.tid[]`, ...arrays.map((one) => `$${one}::pg_catalog.text[]`)])} AS c (spot, ${names.join(', ')})`,
+    set: table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`).join(', '),
+    unchanged: unchanged.join(' AND '),
+  }
+}
 
 /** The hash of a text that is given as `n0`, …. */
 const newHash = ({ table }: Held): string =>
@@ -169,20 +177,21 @@ export const readRefused = (on: AdoptedTable, limit: number): string => {
 
 /** The current texts of the rows that were refused. */
 export const refusedTexts = (on: AdoptedTable): string =>
-  `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r')}`
+  `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r.k')}`
 
 /** Removes rows from the list of refused ones that have none of the keys $1, as JSON, or are gone. */
 export const keepRefused = (on: AdoptedTable): string =>
   `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
-  `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r')}))`
+  `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r.k')}))`
 
 /** Deletes the refused rows at the spots $1. */
 export const deleteRefused = (on: AdoptedTable): string =>
-  `DELETE FROM ${own(on)} USING ${refusedOf(on)} AS r WHERE ${samePrimary(on, 'r')} ` +
+  `DELETE FROM ${own(on)} USING ${refusedOf(on)} AS r WHERE ${samePrimary(on, 'r.k')} ` +
   `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 
-export const samePrimary = ({ primary }: AdoptedTable, work: string): string =>
-  primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${work}.k${index}`).join(' AND ')
+/** @param parts of a key, without their numbers: `w.k` for `w.k0`, … */
+export const samePrimary = ({ primary }: AdoptedTable, parts: string, row = 't'): string =>
+  primary.map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${parts}${index}`).join(' AND ')
 
 /** Makes the list of refused rows anew. */
 export const createRefused = (on: AdoptedTable): string[] => [
@@ -198,15 +207,11 @@ export const createRefused = (on: AdoptedTable): string[] => [
  * stands in another row. Rows that somebody has locked are left out.
  */
 export function renormalize(on: Held): string {
-  const { table } = on
-  const arrays = table.text.flatMap((_, index) => [`$${2 + 2 * index}`, `$${3 + 2 * index}`])
-  const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
-  const set = table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
-  const unchanged = table.text.map(({ name }, index) => sameAs(field('t', name), `c.o${index}`))
-  return `WITH c AS (SELECT c.* FROM ${unnest(['$1::pg_catalog.tid[]', ...arrays.map((one) => `${one}::pg_catalog.text[]`)])} AS c (spot, ${names.join(', ')})),
+  const { rows, set, unchanged } = changedTexts(on, 1)
+  return `WITH c AS (SELECT c.* FROM ${rows}),
 held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) FOR UPDATE SKIP LOCKED),
-written AS (UPDATE ${own(on)} SET ${set.join(', ')} FROM held JOIN c ON c.spot OPERATOR(pg_catalog.=) held.spot
-  WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) AND ${unchanged.join(' AND ')} RETURNING 1)
+written AS (UPDATE ${own(on)} SET ${set} FROM held JOIN c ON c.spot OPERATOR(pg_catalog.=) held.spot
+  WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) AND ${unchanged} RETURNING 1)
 SELECT pg_catalog.count(*)::pg_catalog.text AS written FROM written`
 }
 
@@ -260,12 +265,12 @@ export function numberChains(on: AdoptedTable): string {
   return `WITH w AS MATERIALIZED (
   SELECT * FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8
    ORDER BY w.place LIMIT $2::pg_catalog.int8),
-seen AS MATERIALIZED (SELECT w.place FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w')}),
+seen AS MATERIALIZED (SELECT w.place FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')}),
 held AS MATERIALIZED (
-  SELECT t.ctid AS spot, w.* FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w')} FOR NO KEY UPDATE OF t SKIP LOCKED),
+  SELECT t.ctid AS spot, w.* FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} FOR NO KEY UPDATE OF t SKIP LOCKED),
 written AS (
   UPDATE ${own(on)} SET ${number} = h.number, ${chained} = h.number OPERATOR(pg_catalog.=) 0 FROM held AS h
-   WHERE ${samePrimary(on, 'h')} AND t.ctid OPERATOR(pg_catalog.=) h.spot AND ${isOfChain(on, 'h')}
+   WHERE ${samePrimary(on, 'h.k')} AND t.ctid OPERATOR(pg_catalog.=) h.spot AND ${isOfChain(on, 'h')}
      AND t.${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}),
 done AS (
   DELETE FROM ${workOf(on)} AS o USING w WHERE o.place OPERATOR(pg_catalog.=) w.place
