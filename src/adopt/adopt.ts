@@ -58,23 +58,21 @@ export async function adoptWith(
   options: AdoptOptions,
   seams: Seams,
 ): Promise<AdoptReport> {
-  const faked = options.fake === undefined ? undefined : await pendingMigration(dataSource, options.fake)
+  const migrations = options.fake === undefined ? undefined : new MigrationExecutor(dataSource)
+  let faked: Migration | undefined
+  if (migrations) {
+    // This makes the table of migrations if it is missing; the other calls only read it.
+    await migrations.showMigrations()
+    const pending = await migrations.getPendingMigrations()
+    faked = pending.find(({ name }) => name === options.fake)
+    const names = pending.map(({ name }) => name).join(', ')
+    if (!faked)
+      throw new DeclarationError(`No migration "${options.fake}" is pending. Pending ones: ${names || 'none'}.`)
+  }
   const find = findWork(dataSource, entity, options.property)
   const report = await adoptWork({ dataSource, find, options, seams })
-  if (faked && report.step === 'done') await new MigrationExecutor(dataSource).insertMigration(faked)
+  if (faked && report.step === 'done') await migrations?.insertMigration(faked)
   return report
-}
-
-/** @throws DeclarationError where no migration of this name is pending */
-async function pendingMigration(dataSource: DataSource, name: string): Promise<Migration> {
-  const executor = new MigrationExecutor(dataSource)
-  // This one creates the table of migrations if it is missing; the other calls only read it.
-  await executor.showMigrations()
-  const pending = await executor.getPendingMigrations()
-  const found = pending.find((one) => one.name === name)
-  if (found) return found
-  const names = pending.map((one) => one.name).join(', ')
-  throw new DeclarationError(`No migration "${name}" is pending. Pending ones: ${names || 'none'}.`)
 }
 
 /**

@@ -86,7 +86,18 @@ export async function followWith(
     // From now on the signal ends the work in good order, and not at the next statement.
     session.manners = { ...session.manners, signal: undefined }
     try {
-      await followOn(run, target, options)
+      const { signal, onProgress, onNotice } = options
+      onProgress?.(counts.normalized)
+      for (let swept = false; !signal.aborted;) {
+        const before = counts.normalized
+        // Rows that somebody has locked are read again.
+        if (!swept) swept = (await normalizeAll(run, target, 0, () => signal.aborted)) === 0
+        const { normalized, busy } = await settleWritten(session, target, (reason) => onNotice?.(reason))
+        counts.normalized += normalized
+        if (counts.normalized > before) onProgress?.(counts.normalized)
+        if (busy || !swept) await session.breathe()
+        if (!busy) await session.sleep(IDLE_MILLISECONDS)
+      }
     } finally {
       await session.set(FOLLOWS, 'off')
     }
@@ -96,28 +107,7 @@ export async function followWith(
   })
 }
 
-async function followOn(run: WorkRun, target: Target, { signal, onProgress, onNotice }: FollowOptions): Promise<void> {
-  const { session, counts } = run
-  onProgress?.(counts.normalized)
-  for (let swept = false; !signal.aborted;) {
-    const before = counts.normalized
-    // Rows that somebody has locked come again.
-    if (!swept) swept = (await normalizeAll(run, target, 0, () => signal.aborted)) === 0
-    const { normalized, busy } = await settleWritten(session, target, (reason) => onNotice?.(reason))
-    counts.normalized += normalized
-    if (counts.normalized > before) onProgress?.(counts.normalized)
-    if (busy || !swept) await session.breathe()
-    if (!busy) await session.sleep(IDLE_MILLISECONDS)
-  }
-}
-
 type WrittenRow = Readonly<Record<'seq' | 'spot' | 'key', string>> & Readonly<Record<string, string>>
-
-/** A row that is to be written, and the notes that name it. */
-interface Open extends TextChange {
-  readonly key: string
-  readonly notes: string[]
-}
 
 /** Normalizes the rows that the next notes name. @returns whether there is more to do at once */
 async function settleWritten(
@@ -126,25 +116,10 @@ async function settleWritten(
   tell: (notice: string) => void,
 ): Promise<{ readonly normalized: number; readonly busy: boolean }> {
   const rows = await session.query<WrittenRow>(readWritten(target.on), [NOTES])
-  const { settled, open, refused } = sortWritten(target, rows)
-  const written = await writeChanges(session, target, [...open.values()])
-  // Several notes may name one row.
-  await reportRefused(session, target, [...new Map(refused.map((one) => [one.spot, one])).values()])
-  for (const { key, reason } of refused) tell(`${key} is not normalized: ${reason}`)
-  for (const [spot, reason] of written.refused) {
-    const one = open.get(spot)
-    settled.push(...(one?.notes ?? []))
-    tell(`${one?.key} is not normalized: ${reason}`)
-  }
-  await session.query(dropWritten(target.on), [settled])
-  // A row that was written is read once more, for it may have changed meanwhile.
-  return { normalized: written.rows, busy: settled.length === NOTES || written.rows > 0 }
-}
-
-/** Sorts notes into those of which nothing is left to do, by the rows that are to be written, and those that are refused. */
-function sortWritten(target: Target, rows: readonly WrittenRow[]) {
-  const open = new Map<string, Open>()
-  const [settled, refused]: [string[], (RefusedSpot & { readonly key: string })[]] = [[], []]
+  // Notes of which nothing is left to do; rows that are to be written, each with its notes; rows that are refused.
+  const settled: string[] = []
+  const open = new Map<string, TextChange & { readonly key: string; readonly notes: string[] }>()
+  const refused: (RefusedSpot & { readonly key: string })[] = []
   for (const { seq, spot, key, ...texts } of rows) {
     const before = readTextsOf(target, texts)
     // A row that is gone has no text.
@@ -158,5 +133,16 @@ function sortWritten(target: Target, rows: readonly WrittenRow[]) {
     }
     settled.push(seq)
   }
-  return { settled, open, refused }
+  const written = await writeChanges(session, target, [...open.values()])
+  // Several notes may name one row.
+  await reportRefused(session, target, [...new Map(refused.map((one) => [one.spot, one])).values()])
+  for (const { key, reason } of refused) tell(`${key} is not normalized: ${reason}`)
+  for (const [spot, reason] of written.refused) {
+    const one = open.get(spot)
+    settled.push(...(one?.notes ?? []))
+    tell(`${one?.key} is not normalized: ${reason}`)
+  }
+  await session.query(dropWritten(target.on), [settled])
+  // A row that was written is read once more, for it may have changed meanwhile.
+  return { normalized: written.rows, busy: settled.length === NOTES || written.rows > 0 }
 }

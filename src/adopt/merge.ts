@@ -113,10 +113,14 @@ export async function checkMerge(
  * @throws AdoptionError where the role may not turn them
  */
 async function allReferences(session: AdoptSession, target: Target, named: NamedReferences): Promise<Reference[]> {
-  const references = [
-    ...(await referencesTo(session.query, target.facts.oid, refuseReferring)),
-    ...(await namedReferences(session, target, named)),
-  ]
+  const references = await referencesTo(session.query, target.facts.oid, refuseReferring)
+  // A name that is misspelt would leave every row of the table that was meant.
+  for (const name of Object.keys(named.conflict ?? {})) {
+    const found = await session.query(FIND_TABLE, [name])
+    if (found.length > 0) continue
+    throw new DeclarationError(`"conflict" names "${name}", but there is no such table. Write table or schema.table.`)
+  }
+  for (const name of named.also ?? []) references.push(await namedReference(session, target, name))
   const { table } = target.on
   const wanted = [
     { schema: table.schema, table: table.table, privileges: PRIVILEGES.merged, columns: [] },
@@ -144,31 +148,14 @@ export function findTargetOf(
   return async (query) => await findTarget(declaration, query)
 }
 
-/** A name that is misspelt would leave every row of the table that was meant. */
-async function namedReferences(
-  session: AdoptSession,
-  target: Target,
-  { also = [], conflict = {} }: NamedReferences,
-): Promise<Reference[]> {
-  for (const name of Object.keys(conflict)) {
-    const found = await session.query(FIND_TABLE, [name])
-    if (found.length > 0) continue
-    throw new DeclarationError(`"conflict" names "${name}", but there is no such table. Write table or schema.table.`)
-  }
-  return await alsoReferring(session, target, also)
-}
-
 /** `table.column`, and which of its rows. */
 const NAMED = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?<value>(?:[^']|'')*)')?$/iu
 
-/** References without a foreign key, as a person names them. @throws DeclarationError */
-async function alsoReferring(session: AdoptSession, target: Target, also: readonly string[]): Promise<Reference[]> {
-  const references: Reference[] = []
-  for (const name of also) references.push(await namedReference(session, target, name))
-  return references
-}
-
-/** @throws DeclarationError for a column that is not there, and for one whose rows refer to several tables */
+/**
+ * A reference without a foreign key, as a person names it.
+ *
+ * @throws DeclarationError for a column that is not there, and for one whose rows refer to several tables
+ */
 async function namedReference(session: AdoptSession, { on }: Target, name: string): Promise<Reference> {
   const { path, when, ...reference } = parseReference(name, on)
   const [column = ''] = reference.columns
@@ -343,6 +330,7 @@ export async function mergeWith(
     if (clears) await session.set('session_replication_role', 'origin')
     const conflicts = new Conflicts(session, target.on, tables, Object.keys(options.conflict ?? {}))
     const decides = typeof keep === 'function'
+    const [row] = await session.query<{ last: string }>(lastChange(target.on))
     const merging: MergeRun = {
       session,
       target,
@@ -355,21 +343,33 @@ export async function mergeWith(
       options,
       left: [],
       changes: new Map(),
-      logged: await lastLogged(session, target),
+      logged: row?.last ?? '0',
       merged: 0,
       changed: 0,
     }
     // Where the row that was to stay is gone, or has another text, the others of its group have equal texts still.
     const rounds = dryRun ? 1 : MOST_ROUNDS
-    for (let round = 1; round === 1 || (merging.changed > 0 && round <= rounds); round += 1) {
+    let round = 0
+    do {
+      round += 1
       merging.changed = 0
       merging.left.length = 0
       await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
       if (decides) await decideGroups(merging, keep)
-      await mergeAll(merging)
-    }
-    const { merged, left } = merging
-    return { merged, changes: [...merging.changes].map(changeOf), left }
+      await throughPlaces(session, MERGE_BATCH, async (last, limit) => {
+        const rows = await session.query<{ place: string }>(readPlaces(target.on), [last, limit])
+        const places = rows.map(({ place }) => place)
+        if (places.length === 0) return { seen: 0, last, stuck: 0 }
+        const stuck = await mergeBatch(merging, places)
+        options.onProgress?.(merging.merged)
+        return { seen: places.length, last: places.at(-1) ?? last, stuck }
+      })
+    } while (merging.changed > 0 && round < rounds)
+    const changes = [...merging.changes].map(([change, rows]) => {
+      const { schema, table: name, columns } = JSON.parse(change) as LoggedChange
+      return { table: tableName({ schema, table: name }), columns, rows }
+    })
+    return { merged: merging.merged, changes, left: merging.left }
   })
 }
 
@@ -388,8 +388,19 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
       const places = (JSON.parse(group.places) as number[]).map(String)
       last = places.at(-1) ?? last
       if (rows.length === places.length + 1) {
-        const { keep, set } = requireDecision(await merge(rows), free)
-        const kept = requireRow(rows, keep, on.primary)
+        // A file is not compiled against our types: its function may have returned nothing, or a row.
+        const decision: { readonly [Key in keyof MergeDecision]?: MergeDecision[Key] | null } | null | undefined =
+          await merge(rows)
+        const { keep, set } = decision ?? {}
+        const other = Object.keys(set ?? {}).find((name) => !free.has(name))
+        if (other !== undefined) {
+          throw new DeclarationError(
+            `merge(): "set" may not name "${other}". Name columns of the table but the key, the text and its scope.`,
+          )
+        }
+        const kept = rows.findIndex((row) => row === keep || on.primary.every((name) => row[name] === keep?.[name]))
+        if (kept === -1)
+          throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
         const others = keys.filter((_, index) => index !== kept)
         const values = [places, JSON.stringify(others), keys[kept], set && JSON.stringify(set)]
         await session.query(decideGroup(on, table.types), values)
@@ -398,24 +409,6 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
     if (groups.length < GROUPS) return
     await session.breathe()
   }
-}
-
-/** A file is not compiled against our types: its function may have returned nothing, or a row. */
-type AnyDecision = { readonly [Key in keyof MergeDecision]?: MergeDecision[Key] | null }
-
-function requireDecision(given: AnyDecision | null | undefined, free: ReadonlySet<string>): AnyDecision {
-  const decision = given ?? {}
-  const other = Object.keys(decision.set ?? {}).find((name) => !free.has(name))
-  if (other === undefined) return decision
-  throw new DeclarationError(
-    `merge(): "set" may not name "${other}". Name columns of the table but the key, the text and its scope.`,
-  )
-}
-
-function requireRow(rows: readonly ObjectLiteral[], keep: AnyDecision['keep'], primary: readonly string[]): number {
-  const found = rows.findIndex((row) => row === keep || primary.every((name) => row[name] === keep?.[name]))
-  if (found !== -1) return found
-  throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
 }
 
 /** Rows that are gone, or no duplicates any more. */
@@ -432,18 +425,6 @@ async function setAll({ session, target: { on } }: MergeRun, ready: readonly str
   }
 }
 
-async function mergeAll(merging: MergeRun): Promise<void> {
-  const { session, target } = merging
-  await throughPlaces(session, MERGE_BATCH, async (last, limit) => {
-    const rows = await session.query<{ place: string }>(readPlaces(target.on), [last, limit])
-    const places = rows.map(({ place }) => place)
-    if (places.length === 0) return { seen: 0, last, stuck: 0 }
-    const stuck = await mergeBatch(merging, places)
-    merging.options.onProgress?.(merging.merged)
-    return { seen: places.length, last: places.at(-1) ?? last, stuck }
-  })
-}
-
 /**
  * @param clears a unique index stood against the only row: what clashes with it goes first
  * @returns how many rows are left for later, because somebody has them locked
@@ -457,7 +438,11 @@ async function mergeBatch(merging: MergeRun, places: readonly string[], clears =
     if (isBusyError(error)) return places.length
     const reason = reasonOf(error)
     if (reason === undefined) throw error
-    if (places.length > 1) return await mergeEach(merging, places)
+    if (places.length > 1) {
+      let busy = 0
+      for (const place of places) busy += await mergeBatch(merging, [place])
+      return busy
+    }
     const clashes = serverError(error)?.code === SQLSTATE.uniqueViolation
     if (clashes && !clears) return await mergeBatch(merging, places, true)
     return await leaveRows(merging, places, reason)
@@ -481,12 +466,6 @@ function reasonOf(error: unknown): string | undefined {
   if (error instanceof Unmergeable) return error.message
   const { code = '', constraint } = serverError(error) ?? {}
   return /^(?:23|P0|2F|09|54)/.test(code) ? (constraint ?? code) : undefined
-}
-
-async function mergeEach(merging: MergeRun, places: readonly string[]): Promise<number> {
-  let busy = 0
-  for (const place of places) busy += await mergeBatch(merging, [place])
-  return busy
 }
 
 async function leaveRows(merging: MergeRun, places: readonly string[], reason: string): Promise<number> {
@@ -528,34 +507,19 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
   const ready = locked.filter((place) => !left.has(place))
   const keys = merging.options.onMerged ? await keysOf(merging, ready) : []
   await mergeReady(merging, ready, clears)
-  const turned = await countLogged(merging)
+  // What this batch has logged.
+  const logged = await session.query<Record<'change' | 'rows' | 'last', string>>(countChanges(on), [
+    on.table.guard,
+    merging.logged,
+  ])
+  for (const { last } of logged) if (Number(last) > Number(merging.logged)) merging.logged = last
+  const turned = new Map(logged.map(({ change, rows }) => [change, Number(rows)]))
   await dropChanged(
     merging,
     places.filter((place) => !seen.has(place) && !locked.includes(place)),
   )
   const busy = [...seen].filter((place) => !locked.includes(place))
   return { busy, merged: ready.length, keys, left, turned }
-}
-
-/** What the last batch has logged: rows by what was done to them. */
-async function countLogged(merging: MergeRun): Promise<ReadonlyMap<string, number>> {
-  const { session, target, logged } = merging
-  const found = await session.query<Record<'change' | 'rows' | 'last', string>>(countChanges(target.on), [
-    target.on.table.guard,
-    logged,
-  ])
-  for (const { last } of found) if (Number(last) > Number(merging.logged)) merging.logged = last
-  return new Map(found.map(({ change, rows }) => [change, Number(rows)]))
-}
-
-async function lastLogged({ query }: AdoptSession, { on }: Target): Promise<string> {
-  const [row] = await query<{ last: string }>(lastChange(on))
-  return row?.last ?? '0'
-}
-
-function changeOf([change, rows]: readonly [string, number]): MergeChange {
-  const { schema, table, columns } = JSON.parse(change) as LoggedChange
-  return { table: tableName({ schema, table }), columns, rows }
 }
 
 async function keysOf({ session, target }: MergeRun, places: readonly string[]): Promise<MergedKey[]> {
@@ -568,7 +532,7 @@ async function keysOf({ session, target }: MergeRun, places: readonly string[]):
 
 /** @throws Unmergeable where a trigger prevents it */
 async function mergeReady(merging: MergeRun, ready: readonly string[], first: boolean): Promise<void> {
-  const { session, target, table, references, clears, conflicts } = merging
+  const { session, target, table, tables, references, clears, conflicts } = merging
   const { on } = target
   if (ready.length === 0) return
   const isAny = async (sql: string): Promise<boolean> => {
@@ -578,7 +542,9 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
   for (const places of await together(merging, ready)) {
     for (const one of references) {
       if (first) for (const place of places) await conflicts.clear(place, one)
-      await turnReferences(merging, one, places)
+      const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns, when: one.when }
+      const values = [places, on.table.guard, JSON.stringify(change)]
+      await session.query(turn(on, placesSource(on), one, await tables.keyed(one), 2), values)
     }
   }
   // Triggers that count references have run by now: a row that comes back must not be counted for twice.
@@ -612,17 +578,6 @@ async function together({ references, tables }: MergeRun, ready: readonly string
     if (ofTable.some(({ columns }) => columns.some((name) => key.includes(name)))) return ready.map((place) => [place])
   }
   return [[...ready]]
-}
-
-async function turnReferences(
-  { session, target: { on }, tables }: MergeRun,
-  one: Reference,
-  places: readonly string[],
-): Promise<void> {
-  const source = placesSource(on)
-  const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns, when: one.when }
-  const values = [places, on.table.guard, JSON.stringify(change)]
-  await session.query(turn(on, source, one, await tables.keyed(one), 2), values)
 }
 
 /** What stands against it that two rows become one: the constraint, or a clause. */

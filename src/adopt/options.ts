@@ -136,15 +136,6 @@ export const PROPERTY_OPTION: Readonly<Record<'property', Rule>> = { property: R
 /** What stands between strings: brackets and numbers. */
 const TOKEN = /[{[]|[\]}]|-?\d[\d.eE+-]*/g
 
-/** JavaScript would have another number. */
-const isRounded = (source: string): boolean => {
-  const digits = source
-    .replace(/[eE].*$/, '')
-    .replaceAll(/[-.]/g, '')
-    .replace(/^0+/, '')
-  return digits.length > 15 && String(Number(source)) !== source && !Number.isSafeInteger(Number(source))
-}
-
 /**
  * Parses rows, or keys of rows, of which numbers that JavaScript would round become strings, as the driver gives a
  * `bigint` or a `numeric`. What stands within a value, of a column of JSON, is left to `JSON.parse`.
@@ -156,8 +147,13 @@ export function parseRows(json: string, depth: number): unknown {
   const exact = (token: string): string => {
     if (token === '{' || token === '[') around += 1
     else if (token === '}' || token === ']') around -= 1
-    else if (around === depth && isRounded(token)) return `"${token}"`
-    return token
+    if (around !== depth) return token
+    const digits = token
+      .replace(/[eE].*$/, '')
+      .replaceAll(/[-.]/g, '')
+      .replace(/^0+/, '')
+    const isRounded = digits.length > 15 && String(Number(token)) !== token && !Number.isSafeInteger(Number(token))
+    return isRounded ? `"${token}"` : token
   }
   let parsed = ''
   for (let at = 0; at < json.length;) {

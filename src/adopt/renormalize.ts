@@ -6,11 +6,11 @@ import type { AdoptStep, PlannedStep } from './options'
 import { columnsOfChanges, pagesOf, readChanges, reportRefused, sweepPages, type TextChange } from './pages'
 import type { AdoptSession } from './session'
 import { guardIn } from './sql/swap'
-import { createAdoptions, forgetState } from './sql/table'
+import { createAdoptions } from './sql/table'
 import { createRefused, readTexts, renormalize } from './sql/texts'
 import { ownConstraint, type Target } from './target'
 import { refuseListed, TextWork } from './texts'
-import { beginState, goOn, type WorkRun } from './work'
+import { beginState, finish, goOn, type WorkRun } from './work'
 
 /**
  * A text whose rows are normalized anew under its guard, which stays: no text is stored twice meanwhile. A row whose
@@ -54,10 +54,7 @@ export class GuardedText extends TextWork {
     const { session } = run
     const { on } = this
     await refuseListed(run, this.target)
-    await session.locked({ on, step: 'guard', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(this.changeGuard())
-      await session.query(forgetState(on), [on.table.guard])
-    })
+    await finish(session, on, 'guard', this.changeGuard())
     return 'done'
   }
 
@@ -142,7 +139,7 @@ export async function writeChanges(
     return { ...none, rows: Number(row?.written ?? 0) }
   } catch (error) {
     if (isBusyError(error)) return none
-    const reason = reasonOf(error)
+    const reason = refusalOfText(error)
     if (reason === undefined) throw error
     if (others.length === 0) {
       await reportRefused(session, target, [{ spot: first.spot, reason }])
@@ -159,7 +156,7 @@ export async function writeChanges(
 }
 
 /** Why the database refuses a text; undefined where the error is not of the row. */
-function reasonOf(error: unknown): string | undefined {
+function refusalOfText(error: unknown): string | undefined {
   const { code, constraint = '' } = serverError(error) ?? {}
   if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text (${quote(constraint)})`
   if (code === SQLSTATE.immutableText) return 'it is immutable'

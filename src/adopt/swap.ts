@@ -15,37 +15,8 @@ import { requireAdoptable, type Target } from './target'
  * their places in the end.
  */
 export function targetOf(target: Target): Target {
-  const note = guardedAs(target) === 'other' ? noteOf(target) : undefined
-  return note ? besideGuard(target, note) : target
-}
-
-/**
- * @param begun hidden columns are those of an adoption that has begun
- * @throws AdoptionError where the change has to be made in several steps, or by a migration
- */
-export function refuseTarget(target: Target, begun: boolean): void {
-  const guarded = guardedAs(target)
-  if (guarded !== 'renormalized') requireAdoptable(target.facts, tableName(target.on.table))
-  if (guarded === 'none') refuseForeignWork(target)
-  if (guarded === 'none' && !begun) refuseTaken(target)
   const note = noteOf(target)
-  if (guarded !== 'other' || !note) return
-  refuseColumns(target, note)
-  // The guard that stands refuses texts by its own rules. So rows are normalized under the new one.
-  const [first] = compareRows(note, note.digest, target.on.table).normalizers
-  if (!first) return
-  throw unsupportedChange(
-    target,
-    `${quote(first.column)} has another normalizer too (${first.from}, now ${first.to})`,
-    'Adopt it with the normalizer that it had, and then once more with the new one.',
-  )
-}
-
-/** The guard's note, where one stands. */
-export const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'state'>): GuardNote | undefined =>
-  guardNotesOf(state).find(({ name }) => name === declaration.name)
-
-function besideGuard(target: Target, note: GuardNote): Target {
+  if (!note || guardedAs(target) !== 'other') return target
   const { declaration, on: final, state } = target
   const nullable = new Set(state.columns.filter((one) => one.nullable).map(({ name }) => name))
   const { tightened, loosened } = nullChanges(declaration, (name) => nullable.has(name))
@@ -78,6 +49,32 @@ function besideGuard(target: Target, note: GuardNote): Target {
     },
   }
 }
+
+/**
+ * @param begun hidden columns are those of an adoption that has begun
+ * @throws AdoptionError where the change has to be made in several steps, or by a migration
+ */
+export function refuseTarget(target: Target, begun: boolean): void {
+  const guarded = guardedAs(target)
+  if (guarded !== 'renormalized') requireAdoptable(target.facts, tableName(target.on.table))
+  if (guarded === 'none') refuseForeignWork(target)
+  if (guarded === 'none' && !begun) refuseTaken(target)
+  const note = noteOf(target)
+  if (guarded !== 'other' || !note) return
+  refuseColumns(target, note)
+  // The guard that stands refuses texts by its own rules. So rows are normalized under the new one.
+  const [first] = compareRows(note, note.digest, target.on.table).normalizers
+  if (!first) return
+  throw unsupportedChange(
+    target,
+    `${quote(first.column)} has another normalizer too (${first.from}, now ${first.to})`,
+    'Adopt it with the normalizer that it had, and then once more with the new one.',
+  )
+}
+
+/** The guard's note, where one stands. */
+export const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'state'>): GuardNote | undefined =>
+  guardNotesOf(state).find(({ name }) => name === declaration.name)
 
 function unsupportedChange(target: Target, why: string, next: string): AdoptionError {
   const { declaration, on } = target

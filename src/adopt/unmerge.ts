@@ -47,17 +47,15 @@ export async function resolveMerged<Key extends PrimaryKey>(
   if (keys?.kept !== true) return undefined
   const on = { ...found, table: { ...table, schema: keys.schema } }
   const [row] = (await manager.query(resolveKey(on), [partsOf(key, names)])) as { kept: string[] }[]
-  return row && (keyLike(key, names, row.kept) as Key)
+  if (!row) return undefined
+  const like = (given: unknown, value: string | undefined): unknown =>
+    typeof given === 'number' ? Number(value) : value
+  if (typeof key !== 'object') return like(key, row.kept[0]) as Key
+  return Object.fromEntries(names.map((name, index) => [name, like(key[name], row.kept[index])])) as Key
 }
 
 const partsOf = (key: PrimaryKey, names: readonly string[]): string[] =>
   names.map((name) => String(typeof key === 'object' ? key[name] : key))
-
-function keyLike(given: unknown, names: readonly string[], kept: readonly string[]): unknown {
-  const like = (one: unknown, value: string | undefined): unknown => (typeof one === 'number' ? Number(value) : value)
-  if (typeof given !== 'object') return like(given, kept[0])
-  return Object.fromEntries(names.map((name, index) => [name, like((given as ObjectLiteral)[name], kept[index])]))
-}
 
 /** Options of `unmerge`; as those of `adopt`. */
 export interface UnmergeOptions extends Pick<AdoptOptions, LockOption | BatchOption> {
@@ -156,7 +154,13 @@ export async function unmergeWith(
     let last = '9223372036854775807'
     await session.inBatches(UNMERGE_BATCH, async (limit) => {
       const rows = await session.query<MergedRow>(readMerged(on), [on.table.guard, last, limit, key])
-      const batch = withoutChain(rows)
+      // Up to a row that became another one of them: that one must have its references back first.
+      const old = new Set<string>()
+      const end = rows.findIndex((row) => {
+        old.add(JSON.stringify(row.old))
+        return old.has(JSON.stringify(row.kept))
+      })
+      const batch = end === -1 ? rows : rows.slice(0, end)
       await restoreBatch(run, batch)
       options.onProgress?.(run.restored)
       last = batch.at(-1)?.seq ?? last
@@ -164,17 +168,6 @@ export async function unmergeWith(
     })
     return { restored: run.restored, left: run.left }
   })
-}
-
-/** Up to a row that became another one of them: that one must have its references back first. */
-function withoutChain(rows: readonly MergedRow[]): readonly MergedRow[] {
-  const old = new Set<string>()
-  const end = rows.findIndex((row) => {
-    if (old.has(JSON.stringify(row.kept))) return true
-    old.add(JSON.stringify(row.old))
-    return false
-  })
-  return end === -1 ? rows : rows.slice(0, end)
 }
 
 async function restoreBatch(run: UnmergeRun, batch: readonly MergedRow[]): Promise<void> {
@@ -201,6 +194,9 @@ function leaveRow({ left, on }: UnmergeRun, { old }: MergedRow, reason: string):
   left.push({ table: tableName(on.table), row, reason })
 }
 
+/** What else a merge changed. */
+type Entry = Readonly<Record<'seq' | 'change' | 'data', string>>
+
 const ALTERED = 'a trigger, or a column that is gone, made another row of it'
 
 /** @returns values that are not put back */
@@ -217,36 +213,28 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
     for (const row of some.filter(({ seq }) => others.has(seq))) leaveRow({ ...run, left }, row, ALTERED)
   }
   const entries = await session.query<Entry>(readLogged(on), [on.table.guard, seqs])
-  for (const one of entries.filter(({ change }) => !isTurn(change))) await putOneBack(run, one, left)
-  for (const some of runsOf(entries.filter(({ change }) => isTurn(change)))) await turnAllBack(run, some, left)
+  // Entries of the same change that follow each other: an entry between them may have changed the same rows.
+  const turns: { readonly change: string; readonly entries: Entry[] }[] = []
+  for (const entry of entries) {
+    const change = JSON.parse(entry.change) as LoggedChange
+    if (change.columns === undefined) await putOneBack(run, change, entry, left)
+    else if (turns.at(-1)?.change === entry.change) turns.at(-1)?.entries.push(entry)
+    else turns.push({ change: entry.change, entries: [entry] })
+  }
+  for (const one of turns) await turnAllBack(run, JSON.parse(one.change) as LoggedChange, one.entries, left)
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
   for (const sql of forgetKeys(on)) await session.query(sql, [seqs])
   await session.query(forgetEntries(on), [[...seqs, ...entries.map(({ seq }) => seq)]])
   return left
 }
 
-interface Entry {
-  readonly seq: string
-  readonly change: string
-  readonly data: string
-}
-
-const isTurn = (change: string): boolean => (JSON.parse(change) as LoggedChange).columns !== undefined
-
-/** Groups entries of the same change that follow each other: an entry between them may have changed the same rows. */
-function runsOf(entries: readonly Entry[]): readonly (readonly Entry[])[] {
-  const runs: Entry[][] = []
-  for (const entry of entries) {
-    const last = runs.at(-1)
-    if (last?.[0]?.change === entry.change) last.push(entry)
-    else runs.push([entry])
-  }
-  return runs
-}
-
-/** A row of another table that went, since it clashed with one that stayed. */
-async function putOneBack({ session, on, tables }: UnmergeRun, entry: Entry, left: LeftChange[]): Promise<void> {
-  const change = JSON.parse(entry.change) as LoggedChange
+/** A row of another table that was deleted, because it clashed with one that stayed. */
+async function putOneBack(
+  { session, on, tables }: UnmergeRun,
+  change: LoggedChange,
+  entry: Entry,
+  left: LeftChange[],
+): Promise<void> {
   const table = await tables.keyed(change)
   const data = JSON.parse(entry.data) as ObjectLiteral
   const names = new Set(Object.keys(data))
@@ -259,10 +247,10 @@ async function putOneBack({ session, on, tables }: UnmergeRun, entry: Entry, lef
 /** Of one table and its columns, the last first. */
 async function turnAllBack(
   { session, on, tables }: UnmergeRun,
+  change: LoggedChange,
   entries: readonly Entry[],
   left: LeftChange[],
 ): Promise<void> {
-  const change = JSON.parse(entries[0]?.change ?? '') as LoggedChange
   const table = await tables.keyed(change)
   const sql = turnBack(on, table, change)
   const turned = new Set<string>()
