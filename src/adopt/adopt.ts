@@ -112,7 +112,7 @@ export async function adoptionStatus(
   const find = findWork(dataSource, entity, options.property)
   const root = rootOf(dataSource.getMetadata(entity))
   return await withSession(dataSource, {}, {}, async (session) => {
-    // Whoever has the table locked is what a person wants to know of.
+    // A session that has the table locked is what a person wants to know.
     await session.set('lock_timeout', '200')
     const oid = await tableOids(session.query, qualified(foreignSchema(root), root.tableName))
     if (oid === undefined) throw noTable(root.tablePath)
@@ -135,7 +135,7 @@ const ABANDON_RULES: Rules<AbandonOptions> = { ...LOCK_RULES, ...HOLD_RULES }
 /**
  * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the
  * application runs. No text is changed. It also undoes an adoption that is only half done: where that is to change a
- * declaration, the guard that stood before it stays.
+ * declaration, the guard that existed before stays.
  *
  * @throws AdoptionError if an adoption is running, and if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -179,7 +179,7 @@ function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, p
 }
 
 /**
- * If a guard stands with the same rules, rows are at most normalized anew.
+ * If a guard with the same rules exists, rows are at most normalized anew.
  *
  * @throws AdoptionError for a table that is not there, or that is none, and for a text without a guard
  * @throws UnsupportedDatabaseError

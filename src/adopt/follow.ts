@@ -31,7 +31,7 @@ export interface FollowOptions extends Pick<AdoptOptions, LockOption | HoldOptio
 export interface FollowReport {
   /** How many texts were normalized. */
   readonly normalized: number
-  /** The first ten rows whose texts could not be normalized: refused, or standing in another row once normalized. */
+  /** The first ten rows whose texts could not be normalized: refused, or held by another row once normalized. */
   readonly refused: readonly RefusedRow[]
   /** How many texts the normalizer refused. */
   readonly refusedTotal: number
@@ -122,7 +122,7 @@ async function settleWritten(
   const refused: (RefusedSpot & { readonly key: string })[] = []
   for (const { seq, spot, key, ...texts } of rows) {
     const before = readTextsOf(target, texts)
-    // A row that is gone has no text.
+    // A row that was deleted has no text.
     const normalized = normalizeStored(target.declaration.text, before)
     if ('refused' in normalized) refused.push({ spot, key, reason: normalized.refused })
     else if (normalized.changed) {
@@ -143,6 +143,6 @@ async function settleWritten(
     tell(`${one?.key} is not normalized: ${reason}`)
   }
   await session.query(dropWritten(target.on), [settled])
-  // A row that was written is read once more, for it may have changed meanwhile.
+  // A row that was written is read once more, because it may have changed meanwhile.
   return { normalized: written.rows, busy: settled.length === NOTES || written.rows > 0 }
 }

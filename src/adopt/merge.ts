@@ -61,7 +61,7 @@ import type { AdoptedTable } from './sql/table'
 import { findDeclaration, findTarget, requireAdopted, type Target } from './target'
 import { throughPlaces } from './work'
 
-/** What a person names for a merge: tables and columns that no foreign key tells of, or tables that may lose rows. */
+/** What a person names for a merge: columns that refer without a foreign key, and tables that may lose rows. */
 export interface NamedReferences {
   /**
    * Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. Of a column
@@ -69,9 +69,9 @@ export interface NamedReferences {
    */
   readonly also?: readonly string[]
   /**
-   * Tables, as `table` or `schema.table`, whose rows become one too where a unique index stands against turning a
+   * Tables, as `table` or `schema.table`, whose rows become one too if a unique index prevents turning a
    * reference, with what refers to them in turn: the row stays that referred to the row that stays. Rows that differ in
-   * nothing but key and reference do so anyway. @default {}: the row that would go is left and reported
+   * nothing but key and reference do so anyway. @default {}: the row that would be deleted is left and reported
    */
   readonly conflict?: Readonly<Record<string, 'merge'>>
 }
@@ -90,7 +90,7 @@ const NAMED_RULES: Readonly<Record<keyof NamedReferences, Rule>> = {
 
 /**
  * Looks whether the tables and columns exist that a merge names, and whether the role may turn all references.
- * `mergeDuplicates` does so too; this is for whoever adopts the table first, which may take hours.
+ * `mergeDuplicates` does so too; this is for a caller that adopts the table first, which may take hours.
  *
  * @throws DeclarationError for one that does not exist
  * @throws AdoptionError while an adoption is running, and where the role may not merge
@@ -194,7 +194,7 @@ export interface MergeOptions extends NamedReferences, Pick<AdoptOptions, LockOp
    */
   readonly keep: 'oldest' | 'newest' | MergeRows
   /**
-   * Does each batch and undoes it: the report says what a merge would do now. It locks rows as a merge does, and your
+   * Does each batch and undoes it: the report lists what a merge would do now. It locks rows as a merge does, and your
    * triggers run. @default false
    */
   readonly dryRun?: boolean | undefined
@@ -204,7 +204,7 @@ export interface MergeOptions extends NamedReferences, Pick<AdoptOptions, LockOp
   readonly onMerged?: ((rows: readonly MergedKey[]) => void) | undefined
 }
 
-/** A row that went, and the one that took its place: primary keys, by the columns' names in the database. */
+/** A row that was deleted, and the one that took its place: primary keys, by the columns' names in the database. */
 export interface MergedKey {
   /** The primary key of the row that was removed. */
   readonly row: ObjectLiteral
@@ -213,7 +213,7 @@ export interface MergedKey {
 }
 
 /**
- * Chooses among rows of equal text. Their values come by the columns' names in the database, as JSON has them; numbers
+ * Chooses among rows of equal text. Their values are given by the columns' names in the database, as JSON has them; numbers
  * that JavaScript would round are strings.
  */
 export type MergeRows = (rows: readonly ObjectLiteral[]) => MergeDecision | Promise<MergeDecision>
@@ -243,7 +243,7 @@ const MERGE_RULES: Rules<MergeOptions> = {
 export interface MergeReport {
   /** How many rows were removed. */
   readonly merged: number
-  /** References that were turned, and rows of other tables that went because they clashed, by table. */
+  /** References that were turned, and rows of other tables that were deleted because they clashed, by table. */
   readonly changes: readonly MergeChange[]
   /** Rows that are left as they are, and the constraint or the reason. */
   readonly left: readonly LeftRow[]
@@ -253,7 +253,7 @@ export interface MergeReport {
 export interface MergeChange {
   /** With its schema. */
   readonly table: string
-  /** The columns of the references; undefined: rows that went. */
+  /** The columns of the references; undefined: deleted rows. */
   readonly columns: readonly string[] | undefined
   /** How many rows. */
   readonly rows: number
@@ -347,7 +347,7 @@ export async function mergeWith(
       merged: 0,
       changed: 0,
     }
-    // Where the row that was to stay is gone, or has another text, the others of its group have equal texts still.
+    // If the row that was to stay was deleted, or has another text, the others of its group still have equal texts.
     const rounds = dryRun ? 1 : MOST_ROUNDS
     let round = 0
     do {
@@ -411,7 +411,7 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
   }
 }
 
-/** Rows that are gone, or no duplicates any more. */
+/** Rows that were deleted, or are no duplicates any more. */
 async function dropChanged(merging: MergeRun, places: readonly string[]): Promise<void> {
   merging.changed += places.length
   await merging.session.query(dropPlaces(merging.target.on), [places])
@@ -426,7 +426,7 @@ async function setAll({ session, target: { on } }: MergeRun, ready: readonly str
 }
 
 /**
- * @param clears a unique index stood against the only row: what clashes with it goes first
+ * @param clears a unique index refused the only row: what clashes with it is deleted first
  * @returns how many rows are left for later, because somebody has them locked
  */
 async function mergeBatch(merging: MergeRun, places: readonly string[], clears = false): Promise<number> {
@@ -547,7 +547,7 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
       await session.query(turn(on, placesSource(on), one, await tables.keyed(one), 2), values)
     }
   }
-  // Triggers that count references have run by now: a row that comes back must not be counted for twice.
+  // Triggers that count references run now: a row that is restored later must not be counted twice.
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
   // Only now: a trigger on one table may write rows of another, whose references were turned before.
   for (const one of references) {
@@ -568,7 +568,7 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
 }
 
 /**
- * The rows whose references are turned by one statement: all of them. If a row can refer to several rows that go, and one
+ * The rows whose references are turned by one statement: all of them. If a row can refer to several rows to delete, and one
  * of these references is part of its key, it is each by itself, because the log has the key between two changes.
  */
 async function together({ references, tables }: MergeRun, ready: readonly string[]): Promise<readonly string[][]> {
@@ -580,7 +580,7 @@ async function together({ references, tables }: MergeRun, ready: readonly string
   return [[...ready]]
 }
 
-/** What stands against it that two rows become one: the constraint, or a clause. */
+/** What prevents that two rows become one: the constraint, or a clause. */
 class Unmergeable extends Error {
   override readonly name = 'Unmergeable'
 }
@@ -594,7 +594,7 @@ function refuseReferring(table: string): never {
   )
 }
 
-/** Two rows of a table, of which one goes and one stays, by their keys. */
+/** Two rows of a table, of which one is deleted and one stays, by their keys. */
 interface Pair {
   readonly old: readonly string[]
   readonly kept: readonly string[]
@@ -603,7 +603,7 @@ interface Pair {
 /** Rows refer to rows that refer to rows; further than this somebody should look. */
 const DEEPEST = 10
 
-/** What the catalog says of tables, read once. */
+/** Tables as the catalog describes them, read once. */
 export class Tables {
   private readonly found = new Map<string, Promise<MergedTable>>()
 

@@ -65,11 +65,11 @@ import {
 } from './work'
 
 interface NamesState extends WorkState {
-  /** The key of the row that it has come to. */
+  /** The key of the last row that was claimed. */
   readonly after?: readonly string[]
-  /** The key of the last row that it has to come to. */
+  /** The key of the last row that has to be claimed. */
   readonly upTo?: readonly string[]
-  /** It has come to the end of the table once. */
+  /** The whole table was read once. */
   readonly swept?: boolean
   /** The rows had their names before, and have lost some. */
   readonly lost?: boolean
@@ -238,7 +238,7 @@ class NamesWork implements Work {
     const { session } = run
     const { on, state } = this
     if (state?.swept !== true) {
-      // Rows that come later bring their names.
+      // Rows that are written later have their names.
       const upTo = state?.upTo ?? (await session.query<RowToClaim>(lastKey(on))).flatMap((row) => keyOf(on, row))
       await goOn(session, on, 'fill', { upTo })
       if (upTo.length > 0) await this.claimAll(run, state?.after ?? [], upTo)
@@ -251,7 +251,7 @@ class NamesWork implements Work {
     return await goOn(session, on, 'index')
   }
 
-  /** Goes over all rows in key order; the position is stored. Rows that somebody has locked are noted. */
+  /** Claims the names of all rows in key order; the position is stored. Rows that somebody has locked are noted. */
   private async claimAll(run: WorkRun, first: readonly string[], upTo: readonly string[]): Promise<void> {
     const { session, counts } = run
     const { on } = this
@@ -400,7 +400,7 @@ class NamesWork implements Work {
       if (found === 0) break
       if (found === undefined) {
         attempts += 1
-        // One row after the other, so that only those are held up that somebody stands in the way of.
+        // One row after the other, so that only those wait that somebody has locked.
         limit = 1
         if (attempts > MOST_TRIES) {
           // The first note becomes the last, for another round.
@@ -479,7 +479,7 @@ class NamesWork implements Work {
     return await goOn(session, this.on, 'guard')
   }
 
-  /** Every row holds the names that it has by now: from its commit on the triggers need not allow for others. */
+  /** Every row holds its names: from the commit on, the triggers need not allow for others. */
   async guard({ session }: WorkRun): Promise<AdoptStep> {
     return await session.patiently('guard', async () => {
       await session.all(changeTriggers(this.on, false))
@@ -494,7 +494,7 @@ class NamesWork implements Work {
     })
   }
 
-  /** An application whose rows have lost names does not wait for what a person decides: it is told at the end. */
+  /** An application whose rows have lost names does not wait for what a person decides: the error is thrown at the end. */
   async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     const left = await this.findLeft(session)
@@ -573,7 +573,7 @@ async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, o
   }
 }
 
-/** @returns undefined where somebody else stands in the way */
+/** @returns undefined if somebody else has locked what the work needs */
 async function tried<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work()

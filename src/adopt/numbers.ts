@@ -197,7 +197,7 @@ class NumberWork implements Work {
       }
       counts.filled += spots.length
       onProgress({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
-      // Rows that come meanwhile wait for the next round, or it would follow its clients for ever.
+      // Rows that clients write meanwhile wait for the next round, or this one would never end.
       return { done: spots.length, more: spots.length === limit && counts.filled - before < total }
     })
     return await this.unnumbered(session, LAST_ROWS + 1)
@@ -209,7 +209,7 @@ class NumberWork implements Work {
     return Number(row?.rows ?? 0)
   }
 
-  /** @returns the rows; it is not done where somebody else stands in the way */
+  /** @returns the rows; it is not done if somebody else has locked one or given its number */
   private async tryBatch(session: AdoptSession, after: readonly string[], limit: number, attempts: number) {
     const { on } = this
     let spots: readonly Spot[] = []

@@ -88,7 +88,7 @@ export const MILLISECONDS: Rule = {
   expected: 'a number of milliseconds from 0',
 }
 
-/** Options of every function that waits for locks; AdoptOptions says what they mean. */
+/** Options of every function that waits for locks; AdoptOptions describes them. */
 export type LockOption = 'property' | 'lockMilliseconds' | 'signal' | 'onNotice'
 
 export const LOCK_RULES: Readonly<Record<LockOption, Rule>> = {
@@ -133,12 +133,12 @@ export const ADOPT_RULES: Rules<AdoptOptions> = {
 /** Options of every function that only has to know which text is meant. */
 export const PROPERTY_OPTION: Readonly<Record<'property', Rule>> = { property: RULE.name }
 
-/** What stands between strings: brackets and numbers. */
+/** What is between strings: brackets and numbers. */
 const TOKEN = /[{[]|[\]}]|-?\d[\d.eE+-]*/g
 
 /**
  * Parses rows, or keys of rows, of which numbers that JavaScript would round become strings, as the driver gives a
- * `bigint` or a `numeric`. What stands within a value, of a column of JSON, is left to `JSON.parse`.
+ * `bigint` or a `numeric`. The value of a column of JSON is left to `JSON.parse`.
  *
  * @param depth how many brackets are around a value of a row: 1 for a row, 2 for a list of rows
  */

@@ -54,12 +54,12 @@ export async function reportRefused(
   await query(noteRefused(on), [refused.map(({ spot }) => spot), refused.map(({ reason }) => reason)])
 }
 
-/** How far a sweep over the table's pages has come. */
+/** The position of a sweep over the table's pages. */
 export interface Sweep {
   readonly wanted: Wanted
   /** Number of the next page to read. */
   readonly page: number
-  /** How many pages the table had when the sweep began; rows of later pages bring their hashes. */
+  /** How many pages the table had when the sweep began; rows of later pages have their hashes. */
   readonly pages: number
 }
 
@@ -72,10 +72,10 @@ export async function pagesOf({ query }: AdoptSession, { on }: Target): Promise<
 }
 
 /**
- * Goes over the pages of a table, batch by batch.
+ * Does the pages of a table, batch by batch.
  *
  * @param work on some of the pages, which returns how many rows somebody else had locked
- * @param onBatch called after each batch with the page that comes next; returns whether the rest is left
+ * @param onBatch called after each batch with the next page; returns whether the rest is left
  * @returns how many rows are left
  */
 export async function sweepPages(

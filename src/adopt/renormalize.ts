@@ -30,8 +30,8 @@ export class GuardedText extends TextWork {
   }
 
   /**
-   * Sweeps until no row is left. The next step is not stored: a run that stops there begins a new sweep, for refused
-   * texts may have been corrected.
+   * Sweeps until no row is left. The next step is not stored: a run that stops there begins a new sweep, because
+   * refused texts may have been corrected.
    */
   async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
@@ -87,7 +87,7 @@ export class GuardedText extends TextWork {
 /**
  * Normalizes the rows of all pages from one on.
  *
- * @param onBatch called with the page that comes next; returns whether the rest is left
+ * @param onBatch called with the next page; returns whether the rest is left
  * @returns how many rows somebody else had locked
  */
 export async function normalizeAll(
@@ -116,7 +116,7 @@ export async function normalizeAll(
   )
 }
 
-/** What became of some rows; the rest of them is locked, or has another text by now. */
+/** What became of some rows; the others are locked, or have another text now. */
 interface NormalizedRows {
   readonly rows: number
   /** Why, by their spots. They are noted. */

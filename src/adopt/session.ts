@@ -61,7 +61,7 @@ const LONGEST_PAUSE_MILLISECONDS = 3_000
 /** Work under the lock that does not finish in time gets more time, up to this many times the limit. */
 const HOLD_GROWTH = 1.5
 const HOLD_TIMES = 10
-/** How often to report what stands in the way. */
+/** After how many attempts to report what prevents the lock. */
 const NOTICE_ATTEMPTS = 10
 const BRAKE_PAUSE_MILLISECONDS = 500
 const MOST_CANCELLED = 5
@@ -160,7 +160,7 @@ export class AdoptSession {
     }
   }
 
-  /** A lock timeout is told as 57014 now and then: isBusyError(). @throws AdoptionError where somebody means it */
+  /** The server sometimes reports a lock timeout as 57014: isBusyError(). @throws AdoptionError where somebody means it */
   private countCancelled(error: unknown): void {
     this.cancelled = serverError(error)?.code === SQLSTATE.queryCanceled ? this.cancelled + 1 : 0
     if (this.cancelled < MOST_CANCELLED) return
@@ -289,7 +289,7 @@ export class AdoptSession {
    *
    * @param sizes of the first batch; of those that take no longer than four times as long as they should; and of all,
    * because clients may write more in the time of a batch than a smaller one does
-   * @param batch returns how much it did, or undefined where somebody else stood in its way, and whether there is more
+   * @param batch returns how much it did, or undefined if somebody else prevented it, and whether there is more
    */
   async inBatches(
     { first, least, fewest = least }: { readonly first: number; readonly least: number; readonly fewest?: number },

@@ -11,7 +11,7 @@ import { nameOf } from './sql/table'
 import { requireAdoptable, type Target } from './target'
 
 /**
- * What an adoption works on: where a guard of another declaration stands, columns beside those that it keeps, which take
+ * What an adoption works on: if a guard of another declaration exists, columns beside those that it keeps, which take
  * their places in the end.
  */
 export function targetOf(target: Target): Target {
@@ -30,7 +30,7 @@ export function targetOf(target: Target): Target {
     hidden: [hash, number, chained].map((name, index) => ({ name, comment: target.hidden[index]?.comment ?? '' })),
     // Until the guards change, a row without a text has none.
     required: final.table.nullable || tightened.length > 0 || isRequired ? [] : [hash],
-    // Texts stay as they are: the guard that stands would look at each.
+    // Texts stay as they are: the old guard would examine each.
     normalizes: false,
     swap: {
       final,
@@ -62,7 +62,7 @@ export function refuseTarget(target: Target, begun: boolean): void {
   const note = noteOf(target)
   if (guarded !== 'other' || !note) return
   refuseColumns(target, note)
-  // The guard that stands refuses texts by its own rules. So rows are normalized under the new one.
+  // The old guard refuses texts by its own rules. So rows are normalized under the new one.
   const [first] = compareRows(note, note.digest, target.on.table).normalizers
   if (!first) return
   throw unsupportedChange(
@@ -72,7 +72,7 @@ export function refuseTarget(target: Target, begun: boolean): void {
   )
 }
 
-/** The guard's note, where one stands. */
+/** The guard's note, if one exists. */
 export const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'state'>): GuardNote | undefined =>
   guardNotesOf(state).find(({ name }) => name === declaration.name)
 
@@ -112,7 +112,7 @@ function refuseForeignWork(target: Target): void {
 }
 
 /**
- * The triggers of an adoption would break whatever writes the table, and `abandon` would drop the column.
+ * The triggers of an adoption would break every write to the table, and `abandon` would drop the column.
  *
  * @throws AdoptionError where a column has the name of a hidden one, and cannot be it
  */
@@ -164,7 +164,7 @@ function refuseColumns(target: Target, note: GuardNote): void {
 }
 
 /**
- * Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. Without all of its
+ * Whether a guard exists, and whether rows differ from its declaration in nothing but the normalizer. Without all of its
  * triggers nobody knows what was written meanwhile: then it is none, and every step is done.
  */
 export function guardedAs({

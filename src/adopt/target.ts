@@ -16,7 +16,7 @@ import type { Swap } from './sql/swap'
 import { type AdoptedTable, type Adopting, type AdoptionFacts, adoptionFacts } from './sql/table'
 import { findNulls, type HiddenComment } from './sql/texts'
 
-/** What is adopted: a declaration, and the table that it stands for on this connection. */
+/** What is adopted: a declaration, and its table on this connection. */
 export interface Target {
   readonly declaration: Declaration
   readonly on: AdoptedTable
@@ -27,7 +27,7 @@ export interface Target {
   readonly required: readonly string[]
   /** A text may be another one once it is normalized. */
   readonly normalizes: boolean
-  /** A guard of another declaration stands; the adoption works beside it. */
+  /** The guard of another declaration, beside which the adoption works. */
   readonly swap?: Swap
 }
 

@@ -72,14 +72,14 @@ import {
   type WorkState,
 } from './work'
 
-/** How far the adoption of a text has come. */
+/** The state of the adoption of a text. */
 export interface TextState extends WorkState {
   readonly wanted: Wanted
   readonly page: number
   readonly pages: number | null
-  /** A guard of another declaration stands beside. @default false */
+  /** A guard of another declaration exists beside. @default false */
   readonly swaps?: boolean
-  /** A guard stands, and rows are normalized under it. @default false */
+  /** A guard exists, and rows are normalized under it. @default false */
   readonly renormalizes?: boolean
 }
 
@@ -141,7 +141,7 @@ export abstract class TextWork implements Work {
   leave(): string[] {
     const { declaration, on } = this.declared
     if (this.state === undefined && guardedAs(this.declared) === 'none') refuseTaken(this.declared)
-    // A guard of another declaration stands, and stays.
+    // The guard of another declaration stays.
     if (this.state?.swaps === true) return leave(beside(on))
     return [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on, declaration.lookup)]
   }
@@ -188,7 +188,7 @@ export class UnguardedText extends TextWork {
     const standing = new Set(state.columns.map(({ name }) => name))
     // Somebody made these columns by hand: what they hold is checked.
     const wanted: Wanted = standing.has(on.table.hash) ? 'wrong' : 'missing'
-    // Of a guard without all of its triggers, the others go.
+    // If a guard has lost a trigger, its other triggers are dropped.
     const note = swap ? undefined : noteOf(this.target)
     const left = note ? guardIn(state, on, note).triggers : []
     return await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
@@ -307,7 +307,7 @@ export class UnguardedText extends TextWork {
     return await requireNotNull(run, on, required, 'guard', mend, this.ownCheck())
   }
 
-  /** From the commit of its last transaction on no text is stored that stands there. */
+  /** From the commit of its last transaction on, no text is stored twice. */
   async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { target } = this
@@ -327,7 +327,7 @@ export class UnguardedText extends TextWork {
     })
   }
 
-  /** Some of the refused rows have been corrected or deleted by now. The others are deleted if the caller wants that. */
+  /** Some of the refused rows have been corrected or deleted meanwhile. The others are deleted if the caller wants that. */
   private async reviewRefused({ session, options }: WorkRun): Promise<void> {
     const { on, target } = this
     const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(on))
@@ -346,13 +346,13 @@ export class UnguardedText extends TextWork {
         }),
       )
     }
-    // By key: somebody may have written to a row meanwhile, which then stands elsewhere.
+    // By key: a row that somebody has written to meanwhile is at another place.
     await session.query(keepRefused(on), [refused.map(({ key }) => key)])
   }
 
   /**
-   * What the old declaration allowed until its guard went becomes NOT NULL first: no row with NULL is written any more,
-   * and those that are there stop the command.
+   * Columns where the old declaration allowed NULL become NOT NULL first: no row with NULL is written any more, and rows
+   * that exist with NULL stop the command.
    */
   async clean(run: WorkRun): Promise<AdoptStep> {
     const { session } = run

@@ -26,7 +26,7 @@ type PrimaryKey = number | string | ObjectLiteral
  * Returns the primary key of the row that a merged row became, for links and caches that outlive that row. A role needs
  * SELECT on the table, and gets the keys of those rows that its policies show.
  *
- * @param key key of the row that is gone
+ * @param key key of the row that was merged
  * @returns in the form that was given; undefined where no row of this key was merged
  * @throws DeclarationError
  */
@@ -59,26 +59,26 @@ const partsOf = (key: PrimaryKey, names: readonly string[]): string[] =>
 
 /** Options of `unmerge`; as those of `adopt`. */
 export interface UnmergeOptions extends Pick<AdoptOptions, LockOption | BatchOption> {
-  /** The key of the only row that is to come back. @default all rows */
+  /** The key of the only row to restore. @default all rows */
   readonly key?: PrimaryKey | undefined
   /**
-   * Does each batch and undoes it: the report says what would come back now. It locks rows as `unmerge` does, and your
+   * Does each batch and undoes it: the report lists what would be restored now. It locks rows as `unmerge` does, and your
    * triggers run. @default false
    */
   readonly dryRun?: boolean | undefined
-  /** Called after each batch with the number of rows that have come back by then. */
+  /** Called after each batch with the number of rows that are restored by then. */
   readonly onProgress?: (restored: number) => void
 }
 
 /** The result of `unmerge`. */
 export interface UnmergeReport {
-  /** Merged rows that have come back. */
+  /** How many merged rows were restored. */
   readonly restored: number
   /** What is not as it was before the merge. */
   readonly left: readonly LeftChange[]
 }
 
-/** A row that did not come back, or a value that was not put back. */
+/** A row that was not restored, or a value that was not put back. */
 export interface LeftChange {
   /** The table of the row, with its schema. */
   readonly table: string
@@ -118,9 +118,9 @@ interface MergedRow {
 }
 
 /**
- * Plays the log of merges backwards in small transactions: merged rows come back whole, and references point to them
+ * Plays the log of merges backwards in small transactions: merged rows are restored whole, and references point to them
  * again. A value or a reference is put back where it is still what the merge made of it; what others have changed since
- * stays, and is reported. Rows that cannot come back stay in the log. Possible only while the table is not unique:
+ * stays, and is reported. Rows that cannot be restored stay in the log. Possible only while the table is not unique:
  * before it is adopted, or after `abandon`. However it ends, the same call continues.
  *
  * @throws AdoptionError if the table is unique, while an adoption is running, and once the signal is aborted

@@ -31,7 +31,7 @@ import {
 } from './sql/table'
 import { againstOwn, type RefusedRows } from './target'
 
-/** How far an adoption has come, as the database keeps it. Each kind adds its own members. */
+/** The state of an adoption, as the database stores it. Each kind adds its own members. */
 export interface WorkState {
   readonly step: AdoptStep
   /** What is declared: an adoption of something else cannot continue. */
@@ -170,7 +170,7 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
   })
 }
 
-/** Does one step after the other, each with the table as it is by then. */
+/** Does one step after the other, and reads the table again before each. */
 async function doSteps(run: WorkRun, begun: Work, first: AdoptStep, find: FindWork) {
   const { until } = run.options
   let [last, step] = [begun, first]
@@ -258,7 +258,7 @@ export async function finish(
 }
 
 /**
- * Reads how far an adoption has come.
+ * Reads the state of an adoption.
  *
  * @returns undefined where none has begun, or the role may not read it
  */
@@ -287,7 +287,7 @@ export async function beginState(
   await goOn(session, on, 'begin', { rules, ...more })
 }
 
-/** Notes in the database what comes next. */
+/** Stores the next step in the database. */
 export async function goOn(
   session: AdoptSession,
   on: Adopting,
@@ -324,8 +324,7 @@ export async function makeLookup(session: AdoptSession, on: Adopting, lookup: Lo
 }
 
 /**
- * Goes over the rows of a table of work in the order of their places, again and again, until nobody has one of them
- * locked.
+ * Does the rows of a table of work in the order of their places, again and again, until nobody has one of them locked.
  *
  * @param batch does those after a place; returns how many rows it saw, the last of them, and how many were locked
  */

@@ -314,7 +314,7 @@ class Reporter {
   }
 }
 
-/** @param status what the server says of a step that reports nothing by itself */
+/** @param status what the server reports of a step that reports nothing by itself */
 function describeProgress(
   { step, fraction, rows }: Progress,
   seconds: number,

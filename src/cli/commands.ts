@@ -6,7 +6,7 @@ import { linesOf, number, onlyExport, openProgress, printableLines } from './ter
 import { type CommandRun, UsageError } from './usage'
 
 /**
- * Asks the doctor, shows how far it has come, and prints its report.
+ * Runs the doctor, shows its progress, and prints its report.
  *
  * @throws UsageError for an entity that does not exist, or declares nothing
  */

@@ -49,7 +49,7 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
   const { dataSource, target, list, streams, signal, dryRun = false, refused, records, json = false } = run
   const { stdout, stderr } = streams
   const progress = openProgress(stderr)
-  // Otherwise the loop would wait for the next chunk, which never comes on a terminal.
+  // Otherwise the loop would wait for the next chunk, which never arrives on a terminal.
   const close = (): void => list.close()
   signal.addEventListener('abort', close)
   const lines = new CountedLines(run)
@@ -126,7 +126,7 @@ function conclude(
     stderr.write(`\nStopped after line ${number(lines)}. ${next}\n`)
     return EXIT.interrupted
   }
-  // The error of a list that cannot be read as lines says what to do.
+  // The error of a list that cannot be read as lines contains the next action.
   const advice = end.error instanceof ListError ? '' : `${next}\n`
   stderr.write(`\nFailed (${end.where}): ${describeError(end.error)}\n${advice}`)
   return EXIT.failed
@@ -271,7 +271,7 @@ function countLine(tally: ImportTally, result: LineResult, failed: boolean): boo
   return false
 }
 
-/** Where lines go, and how one becomes a row. */
+/** The entity that lines become rows of, and how. */
 export interface ImportTarget {
   readonly metadata: EntityMetadata
   /** For find-or-create, selecting no more columns than counting needs. */
@@ -410,7 +410,7 @@ export async function openRefused(name: string): Promise<RefusedLines> {
   throw new UsageError(`--refused names a file that is not empty: ${name}. Name another file, or remove it.`)
 }
 
-/** Writes those lines of a list to a file that are refused, as they came; each ends with LF. */
+/** Writes the refused lines of a list to a file, unchanged; each ends with LF. */
 class RefusedLines {
   /** How many refused lines were too long to be kept. */
   lost = 0

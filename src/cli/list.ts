@@ -18,14 +18,14 @@ export type Line = string | BrokenLine
 interface BrokenLine {
   /** One clause that never quotes the line. */
   readonly reason: string
-  /** The line as it came, without its ending; undefined if it is too long to be kept. */
+  /** The line unchanged, without its ending; undefined if it is too long to be kept. */
   readonly original?: Original
 }
 
-/** A line or record as it came, without its ending. */
+/** An unchanged line or record, without its ending. */
 export type Original = string | Uint8Array
 
-/** The list cannot be read as lines at all. The message says what to do. */
+/** The list cannot be read as lines at all. The message ends with the next action. */
 export class ListError extends Error {
   override readonly name = 'ListError'
 }
@@ -216,5 +216,5 @@ function refuseForeignFormat(start: Buffer): void {
   }
 }
 
-/** A line as it came; undefined if it is too long to be kept. */
+/** The unchanged line; undefined if it is too long to be kept. */
 export const originalOf = (line: Line): Original | undefined => (typeof line === 'string' ? line : line.original)

@@ -16,7 +16,7 @@ import { runInNewContext } from 'node:vm'
 
 /**
  * Lets V8 look for garbage when the heap has grown by a quarter. By default it waits for several times what is in use: of
- * an import that needs 30 MB, rows that are stored long since would fill another 100 MB before the first of them goes.
+ * an import that needs 30 MB, rows that were stored long ago would fill another 100 MB before the first of them is freed.
  * The space for new objects stays as it is, too: it would grow to 30 or 60 MB, of which nearly all is garbage.
  */
 function keepHeapSmall(): void {
@@ -98,7 +98,7 @@ async function connected(file: string, work: (dataSource: DataSource) => Promise
   }
 }
 
-/** A command changes what it says and no more, whatever the DataSource does when the application starts. */
+/** A command changes what its help describes, and nothing that the DataSource does when the application starts. */
 async function connect(dataSource: DataSource): Promise<void> {
   dataSource.setOptions({ synchronize: false, migrationsRun: false, dropSchema: false })
   if (!dataSource.isInitialized) await dataSource.initialize()

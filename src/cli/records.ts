@@ -23,7 +23,7 @@ export const hasHeader = ({ format, map }: RecordRules): boolean =>
 /**
  * Reads the records of a list.
  *
- * @param onRecord called with each record as it came, also with the header, before its row is given
+ * @param onRecord called with each unchanged record, also with the header, before its row is given
  * @throws ListError where the header does not name a column
  */
 export async function* readRecords(
@@ -47,7 +47,7 @@ export async function* readRecords(
 /** An unbalanced quote would otherwise take the rest of the list for one field. */
 const MAX_RECORD_LENGTH = 4 * 2 ** 20
 
-/** A record ends at the end of a line, unless that is within quotes: then it goes on in the next. */
+/** A record ends at the end of a line, unless that is within quotes: then it continues in the next. */
 async function* joined(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Line[], void, undefined> {
   let begun = ''
   for await (const some of lines) {

@@ -17,7 +17,7 @@ export interface Streams {
   readonly stderr: Output
 }
 
-/** Ignores that the reader has gone (`… | head`): that must neither stop the work nor print a stack trace. */
+/** Ignores that the reader has ended (`… | head`): that must neither stop the work nor print a stack trace. */
 export function outliveReaders({ stdout, stderr }: Streams): void {
   for (const stream of [stdout, stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
@@ -48,7 +48,7 @@ export function printable(text: string): string {
 /** The same for text of several lines. */
 export const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')
 
-/** Text whose names, keys and values come from elsewhere, a line each. */
+/** Lines of text whose names, keys and values may hold anything. */
 export const linesOf = (lines: readonly string[]): string => lines.map((line) => `${printable(line)}\n`).join('')
 
 export const number = (value: number): string => value.toLocaleString('en-US')
@@ -112,7 +112,7 @@ export function openProgress(
   }
 }
 
-/** The file does not export a DataSource that can be used. The message says what to do. */
+/** The file does not export a DataSource that can be used. The message ends with the next action. */
 export class DataSourceFileError extends Error {
   override readonly name = 'DataSourceFileError'
 }
@@ -176,7 +176,7 @@ async function exportsOf(file: string): Promise<unknown[]> {
 
 const TSX_ADVICE = 'Node.js cannot load this TypeScript by itself: npm install --save-dev tsx, and run this again.'
 
-/** What Node.js 20 says, and later versions, which strip types but know no decorators or imports without extension. */
+/** Codes of Node.js 20, and of later versions, which strip types but know no decorators or imports without extension. */
 const NEEDS_TSX: ReadonlySet<unknown> = new Set([
   'ERR_UNKNOWN_FILE_EXTENSION',
   'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX',
@@ -216,7 +216,7 @@ export function refusalReason(error: unknown): string {
 }
 
 /**
- * Classes of SQLSTATE whose messages tell of connections, names, privileges and limits, never of a row's values. A user's
+ * Classes of SQLSTATE whose messages hold connections, names, privileges and limits, never a row's values. A user's
  * trigger may put the text in its message, and a data exception quotes it.
  */
 const TELLS_NO_VALUES = /^(?:0[8A]|25|28|3D|3F|40|42|5[3-8])/

@@ -67,9 +67,9 @@ export type Invocation =
       /** What is done with duplicates once the table is adopted. */
       readonly merge: MergeInvocation | undefined
       readonly forgetLog: boolean
-      /** The only merged row that is to come back. */
+      /** The only merged row to restore. */
       readonly key: string | undefined
-      /** Goes on with what other code writes. */
+      /** Then normalizes what other code writes. */
       readonly follow: boolean
     }
 

@@ -41,7 +41,7 @@ export interface DoctorOptions {
   readonly entities?: readonly EntityTarget<ObjectLiteral>[]
   /**
    * A table as SQL names it: a partition, attached or not, or a shard. Its rows are looked at in place of those of the
-   * one entity, and what stands around them is not: ATTACH PARTITION makes index and triggers. @default the entity's own
+   * one entity, and what is around them is not: ATTACH PARTITION makes index and triggers. @default the entity's own
    */
   readonly table?: string
   /** The most rows that one statement reads. @default 5000 */
@@ -60,7 +60,7 @@ const DOCTOR_RULES: Rules<DoctorOptions> = {
   onProgress: RULE.function,
 }
 
-/** How far the doctor has come. */
+/** The progress of the doctor. */
 export interface DoctorProgress {
   /** The entity that is read. */
   readonly entity: string
@@ -98,7 +98,7 @@ export interface DoctorDeclaration {
   readonly collisions: number
   /** Rows of the longest chain; 0 where there is none. */
   readonly longestChain: number
-  /** What `adopt` would do; absent where the guard stands. */
+  /** What `adopt` would do; absent if the guard exists. */
   readonly adoption?: DoctorAdoption
 }
 
@@ -359,7 +359,7 @@ const isWorkDue = ({ stands }: Work, step: string | undefined): boolean =>
 interface Adoptable {
   readonly code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted'
   readonly find: () => Promise<Work>
-  /** @param step where an adoption goes on that has begun */
+  /** @param step where an adoption continues that has begun */
   readonly isDue: (work: Work, step: string | undefined) => boolean
   /** Findings that matter only where something is due. @default none */
   readonly beside?: readonly DoctorFinding[]
@@ -474,7 +474,7 @@ export interface DoctorLock {
 
 /** What bringing a text under the guard would take. */
 export interface DoctorAdoption {
-  /** The step that comes next. */
+  /** The next step. */
   readonly step: string
   /** The locks that the next steps take. */
   readonly locks: readonly DoctorLock[]
@@ -492,7 +492,7 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
 
 /**
  * What an adoption or a follower has left that ended early; nothing while a command works on the table. The step is where
- * `adopt` goes on: undefined where no adoption has begun, or the role may not read how far it is.
+ * `adopt` continues: undefined where no adoption has begun, or the role may not read how far it is.
  */
 async function leftBehind({ reader }: Subject, { on, facts }: Work, place: Place) {
   const look = async () => {

@@ -176,7 +176,7 @@ export interface DoctorFinding {
   readonly property: string | null
   /** How many rows; of groups, how many are surplus; of chains, how many chains; of scopes, how many scopes; else objects. */
   readonly count: number
-  /** Keys of the first rows, at most ten; the rows of a group stand together. */
+  /** Keys of the first rows, at most ten; the rows of a group follow each other. */
   readonly keys: readonly DoctorKey[]
   /** What to do, in a sentence or two. */
   readonly next: string
@@ -278,7 +278,7 @@ export class FindingTally {
     }
   >()
 
-  /** @param detail what is told apart, for instance by the reasons of a refusal */
+  /** @param detail what is counted separately, for instance the reason of a refusal */
   add(code: keyof typeof CODES, keys: readonly DoctorKey[], detail?: string, count = 1): void {
     const id = `${code} ${detail ?? ''}`
     const found = this.#found.get(id) ?? { code, detail, count: 0, keys: [] }
@@ -370,7 +370,7 @@ export async function refusalOf(look: () => Promise<void>): Promise<string | und
   }
 }
 
-/** A table whose rows are looked at, with what the catalog says of it. */
+/** A table whose rows are examined, as the catalog describes it. */
 export interface Subject {
   readonly metadata: EntityMetadata
   readonly table: ReadTable
@@ -432,7 +432,7 @@ export class Groups {
     private readonly shown: number,
   ) {}
 
-  /** @param keys of the group; where it is divided, its first row comes with each part */
+  /** @param keys of the group; if it is divided, its first row is in each part */
   add(identity: string, keys: readonly Key[]): void {
     const [first, ...others] = keys
     if (!first) return

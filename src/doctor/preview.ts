@@ -58,7 +58,7 @@ export interface PreviewReport {
   }[]
   /** The part of all texts in which groups were looked for; 1: all of them. */
   readonly sample: number
-  /** Groups of different texts that would become one, and rows that would go if each text stood once; in the sample. */
+  /** Groups of different texts that would become one, and rows that would be deleted if each text were stored once; in the sample. */
   readonly groups: number
   /** How many rows would have to be merged: all but one of each group. */
   readonly surplus: number
@@ -100,7 +100,7 @@ export async function preview(
     const subject = await openSubject(reader, metadata)
     const seen = new Seen(toNormalizer(options.normalize), column.propertyPath, options.sampleTexts ?? SAMPLE_TEXTS)
     const read = [...scope, column].map(({ databaseName }) => databaseName)
-    // Of a row that has no such column, Postgres would ask a function of that name, whoever made it.
+    // If a row has no such column, Postgres calls a function of that name, which any role may have made.
     const [missing] = missingColumns(subject.state, [...subject.table.key.map(({ name }) => name), ...read])
     if (missing !== undefined) {
       throw new DeclarationError(

@@ -14,7 +14,7 @@ export interface TypedColumn extends ColumnType {
 
 /** A table as the doctor reads it: its own rows, and those of its partitions. */
 export interface ReadTable {
-  /** The table as SQL; with ONLY if it is not partitioned, for children by INHERITS are other tables. */
+  /** The table as SQL; with ONLY if it is not partitioned, because children by INHERITS are other tables. */
   readonly rows: string
   /** The primary key. */
   readonly key: readonly TypedColumn[]
@@ -283,7 +283,7 @@ export function isNoted(name: HeldName): string {
 
 /**
  * Whether the row `t` of the table of names is true: the row that it names as holder exists, and has the name if it holds
- * it. Former names go with the row too.
+ * it. Former names belong to the row too.
  *
  * @param names every column that holds names
  * @param among what holders the question is about. undefined: all
@@ -319,7 +319,7 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     ${[...cases, ...new Set(known)].join(' ')} ELSE NOT ${held} OR ${isOfAnother} END)::pg_catalog.text`
 }
 
-/** What stands around a table, and what a change of the table meets there. */
+/** What is around a table, and what a change of the table meets there. */
 export interface Surroundings {
   /** Its rows are in its partitions. */
   readonly partitioned: boolean
@@ -333,7 +333,7 @@ export interface Surroundings {
   /** Triggers that fire on UPDATE, ours too; not those that Postgres makes. */
   readonly updateTriggers: readonly string[]
   readonly publications: readonly string[]
-  /** Publications that have the table without one that goes with it. */
+  /** Publications that have the table without one that belongs to it. */
   readonly incomplete: readonly string[]
   readonly subscriptions: readonly string[]
   /** Tables by INHERITS, above and below. */
@@ -403,7 +403,7 @@ const OPEN_TRANSACTIONS = `pg_catalog.pg_stat_activity AS s
         AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
         AND s.xact_start IS NOT NULL AND (s.state OPERATOR(pg_catalog.=) 'idle') IS NOT TRUE`
 
-/** A publication has all rows and columns of the table `k`: before Postgres 15, the row `o` of the view says nothing of them. */
+/** A publication has all rows and columns of the table `k`: before Postgres 15, the row `o` of the view has neither. */
 const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS NULL
             AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
               WHERE a.attrelid OPERATOR(pg_catalog.=) k.oid AND a.attnum OPERATOR(pg_catalog.>) 0
@@ -467,8 +467,8 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
  *
  * @param relation its name as SQL
  * @param references names of columns that would look like references to it, in lower case and without underscores
- * @param companions tables as SQL whose rows go with its rows
- * @param others tables as SQL that must be where it is
+ * @param companions tables as SQL whose rows belong to its rows
+ * @param others tables as SQL that must be in the same place
  * @returns undefined where there is no such table
  */
 export async function readSurroundings(
@@ -486,7 +486,7 @@ export async function readSurroundings(
 
 /**
  * @param name as a user writes it in SQL
- * @returns the table's name as SQL, whatever `search_path` is then; undefined where there is none
+ * @returns the table's name as SQL with its schema; undefined if there is none
  */
 export async function relationNamed(query: Query, name: string): Promise<string | undefined> {
   const rows = (await query(

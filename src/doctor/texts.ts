@@ -50,7 +50,7 @@ export class TextLook {
     this.#twice = new Groups(subject, SHOWN_KEYS)
     this.#twiceNormalized = new Groups(subject, SHOWN_KEYS)
     const hidden = [table.hash, table.number, table.chained]
-    // Those of another declaration say nothing of this one.
+    // The hidden columns of another declaration prove nothing about this one.
     const isOthers = guardedAs({ declaration, state: subject.state }) === 'other'
     this.#hidden = !isOthers && missingColumns(subject.state, hidden).length === 0
     const [texts, deleted] = [table.text.map(({ name }) => name), table.deleted === undefined ? [] : [table.deleted]]
@@ -322,7 +322,7 @@ export function printOf(identity: string): number {
   return Number.parseInt(identity.slice(0, PRINT_DIGITS), 16) + 1
 }
 
-/** What tells rows apart: equal parts give equal identities, and no others do. */
+/** The identity of a row: equal parts give equal identities, and no others do. */
 export const identityOf = (...parts: readonly unknown[]): string => hash('sha256', JSON.stringify(parts))
 
 /** Rows whose keys are kept at once. */
@@ -402,7 +402,7 @@ const LOOK_ROWS = 500
 
 /**
  * Joins groups into looks. A group that is larger than a look is divided, and its first row is in each part: so every
- * part counts one surplus row less than it has rows, whatever the parts.
+ * part counts one surplus row less than it has rows, however the group is divided.
  */
 export function* looksOf(groups: Iterable<readonly Key[]>): Generator<readonly Key[], void, undefined> {
   let look: Key[] = []

@@ -120,7 +120,7 @@ export async function lookAtHolders(
   for (const declaration of namesIn(dataSource)) {
     const relation = qualifiedTable(rootOf(declaration.metadata))
     const surroundings = await readSurroundings(subject.reader.query, relation, [])
-    // Nobody holds the names of a table that is gone.
+    // Nobody holds the names of a table that does not exist.
     if (!surroundings) continue
     const { table } = await tableState(subject.reader.query, relation, [])
     const columns = [declaration.text.column, ...rootOf(declaration.metadata).primaryColumns]

@@ -30,15 +30,15 @@ export interface Reference {
   readonly when?: { readonly column: string; readonly value: string } | undefined
 }
 
-/** What an entry of the log holds beside the rows that went: what became of a row of this table. */
+/** An entry of the log beside those of deleted rows: what became of a row of this table. */
 export interface LoggedChange {
   readonly schema: string
   readonly table: string
-  /** Columns that were given other values, of which the data holds those before and after. undefined: the row went. */
+  /** Columns that were given other values, of which the data holds those before and after. undefined: the row was deleted. */
   readonly columns?: readonly string[]
   /** Only rows that still hold this value are turned back. */
   readonly when?: Reference['when']
-  /** A function chose the values for the row that stays: logged after the row that went, as it may take over its values. */
+  /** A function chose the values for the row that stays. Logged after the deleted row, whose values it may take over. */
   readonly set?: true
 }
 
@@ -106,7 +106,7 @@ export const merges = ({ table }: Held): string => qualified(table.schema, MERGE
 export const keysOf = (on: Held): string => objectOf(on, 'merged')
 
 /**
- * The log: rows that went, whole, and every value that was changed, in the form that the output function of its type
+ * The log: deleted rows, whole, and every value that was changed, in the form that the output function of its type
  * gives. Only the owner of the table reads it.
  */
 export const createLog = (on: AdoptedTable): string[] => [
@@ -152,7 +152,7 @@ BEGIN
   END LOOP;
 END
 `)}`,
-    // A table that a policy names can neither be dropped nor change the type of its key. It is made once, for that waits
+    // A table that a policy names can neither be dropped nor change the type of its key. It is made once, because that waits
     // for readers.
     `DO ${dollarQuote(`
 BEGIN
@@ -173,7 +173,7 @@ END
 export const forgetLog = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
-/** The indexes of the log begin with the text, which all of its rows may have: only statistics tell them apart. */
+/** The indexes of the log begin with the text, which all of its rows may have: only statistics distinguish them. */
 export const analyzeLog = (on: Held): string => `ANALYZE ${merges(on)}, ${keysOf(on)}`
 
 export const dropKeys = (on: Held): string => `DROP TABLE IF EXISTS ${keysOf(on)}`
@@ -242,7 +242,7 @@ SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${
 }
 
 /**
- * The next $2 groups after the place $1: places of those that are to go, and all rows of the group with their keys, in
+ * The next $2 groups after the place $1: places of those to delete, and all rows of the group with their keys, in
  * the order of the key.
  */
 export function readGroups(on: AdoptedTable): string {
@@ -259,7 +259,7 @@ SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.json
   FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm.k')} GROUP BY m.places ORDER BY m.places`
 }
 
-/** At the places $1 the rows of the keys $2 go, the one of the key $3 stays and gets the values $4. */
+/** At the places $1 the rows of the keys $2 are deleted, and the row of the key $3 stays and gets the values $4. */
 export function decideGroup(on: AdoptedTable, types: readonly string[]): string {
   const set = types.flatMap((type, index) => [
     `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
@@ -303,7 +303,7 @@ export const readPlaces = (on: Held): string =>
   `SELECT w.place::pg_catalog.text AS place FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
   `ORDER BY w.place LIMIT $2::pg_catalog.int8`
 
-/** The places $1 with the row that goes as `l` and the one that stays as `t`. */
+/** The places $1 with the row to delete as `l` and the one that stays as `t`. */
 const pairsOf = (on: AdoptedTable): Pick<MergedPairs, 'from' | 'where'> => ({
   from:
     `${workOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${samePrimary(on, 'w.k', 'l')} ` +
@@ -346,7 +346,7 @@ export const countChanges = (on: Held): string =>
 export const lastChange = (on: Held): string =>
   `SELECT pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m`
 
-/** The keys of the places $1: of the row that goes, and of the one that stays. */
+/** The keys of the places $1: of the row to delete, and of the one that stays. */
 export const readKeys = ({ primary, ...on }: AdoptedTable): string => {
   const key = (letter: string): string =>
     `pg_catalog.jsonb_build_object(${primary.map((name, index) => `${literal(name)}::pg_catalog.text, w.${letter}${index}`).join(', ')})`
@@ -363,7 +363,7 @@ const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
 
 /**
- * Keeps the rows that go, whole, as they are once nothing refers to them, in the order of `place`; $2 is the text. Our own
+ * Logs the rows to delete, whole, as they are once nothing refers to them, in the order of `place`; $2 is the text. Our own
  * columns are left out, because `abandon` drops them.
  */
 export function logRows(on: AdoptedTable, table: MergedTable): string {
@@ -381,7 +381,7 @@ export const noteMergedKeys = (on: AdoptedTable): string => `WITH m AS MATERIALI
 before AS (UPDATE ${keysOf(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
 INSERT INTO ${keysOf(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`
 
-/** Pairs of rows: `l`, which goes, and `t`, which stays; and the keys under which a change is logged. */
+/** Pairs of rows: `l`, which is deleted, and `t`, which stays; and the keys under which a change is logged. */
 export interface MergedPairs {
   readonly from: string
   readonly where: string
@@ -417,14 +417,14 @@ const refers = (reference: Reference, row: string, to: string): string =>
     ...holds(reference, row),
   ].join(' AND ')
 
-/** Places of which the row that stays refers to the one that goes: it would come to refer to itself. */
+/** Places whose row that stays refers to the one to delete: it would refer to itself. */
 export const seeSelf = (on: AdoptedTable, reference: Reference): string =>
   `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${refers(reference, 't', 'l')}`
 
 /**
  * Why references of a pair cannot be turned and turned back exactly; as many rows as there are such pairs.
  *
- * @param place a column that says which pair it is
+ * @param place a column that identifies the pair
  */
 export function findInexact({ from, where }: MergedPairs, reference: Reference, place: string): string {
   const { columns, referenced, shared, table } = reference
@@ -455,7 +455,7 @@ export function findInexact({ from, where }: MergedPairs, reference: Reference, 
 }
 
 /**
- * Turns references to the rows that go to those that stay, and logs each by the key that its row has then. $2 or, of a
+ * Turns references from the rows to delete to those that stay, and logs each by the key that its row has then. $2 or, of a
  * pair, $3 is the text, the next one the reference as a `LoggedChange`.
  */
 export function turn(
@@ -480,11 +480,11 @@ INSERT INTO ${merges(on)} (guard, old, kept, change, data)
 SELECT $${first}::pg_catalog.text, u.old, u.kept, $${first + 1}::pg_catalog.jsonb, u.data FROM u`
 }
 
-/** Whether anything still refers to a row that goes, and would go with it. */
+/** Whether anything still refers to a row to delete, and would be deleted with it. */
 export const stillReferring = ({ from, where }: MergedPairs, reference: Reference): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM (SELECT FROM ${from} JOIN ${tableName(reference)} AS r ON ${refers(reference, 'r', 'l')} WHERE ${where} LIMIT 1) AS f`
 
-/** How many of the rows that go are still there: a trigger may keep them. */
+/** How many of the deleted rows still exist: a trigger may keep them. */
 export const stillThere = (on: AdoptedTable): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} ` +
   `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
@@ -568,7 +568,7 @@ const isRow = ({ primary, types }: MergedTable, row: string, key: string): strin
     )
     .join(' AND ')
 
-/** The keys of the row that goes and of the one that stays, of the place $1. */
+/** The keys of the row to delete and of the one that stays, of the place $1. */
 export const readPair = (on: AdoptedTable): string =>
   `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
   `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`

@@ -145,7 +145,7 @@ export const findUnclaimed = (on: NamedTable): string => {
     WHERE v.text IS NOT NULL AND NOT EXISTS (SELECT FROM ${on.names} AS n WHERE ${isHeld.join(' AND ')})) AS found`
 }
 
-/** Triggers and look-ups go, and what an adoption has left. Names are taken from the rows afterwards. */
+/** Drops triggers, look-ups and what an adoption has left. Names are released from the rows afterwards. */
 export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): string[] => [
   ...nameTriggersOf(on.holder).drop,
   ...alterTable(on, dropFilled(on, nameColumnsOf(on).length)),
@@ -173,7 +173,7 @@ export const lastKey = (on: NamedTable): string =>
 export const lockRows = (on: NamedTable, limit: number, after: boolean): string =>
   lockInOrder(on, nameTexts(on), withinKeys(on, 1, after), limit)
 
-/** Notes rows that were passed over: $1 are the spots of the others, then come the keys as above. */
+/** Notes rows that were passed over: $1 are the spots of the others, and the keys follow as above. */
 export const noteBusy = (on: NamedTable, after: boolean): string =>
   `INSERT INTO ${leftRowsOf(on)} (key, kind)
 SELECT ${holderKey(on.holder, 't')}, 'busy' FROM ${own(on)}

@@ -111,7 +111,7 @@ export const endNumbers = (on: NumberedTable): string[] =>
   [withoutNumber(on), ofNumbers(on)].map((name) => `DROP INDEX IF EXISTS ${qualified(on.table.schema, name)}`)
 
 /**
- * Triggers, table of scopes and indexes go. The column stays, for numbers are data, unless an adoption that is not done
+ * Drops triggers, table of scopes and indexes. The column stays, because numbers are data, unless an adoption that is not done
  * has made it.
  */
 export function leaveNumbers(on: NumberedTable, made: boolean): string[] {

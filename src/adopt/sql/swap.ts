@@ -18,7 +18,7 @@ import {
 } from './table'
 import { functionOf, primaryKeyAsJson, samePrimary, sameTexts, texts } from './texts'
 
-/** A guard as it stands on a table: its note, by which functions and triggers it goes, and the columns that go with it. */
+/** The guard of a table: its note, and the functions, triggers and columns that are dropped with it. */
 export interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index'> {
   /** The rules by which it keeps the rows, for a comparison. */
   readonly rules: string
@@ -33,12 +33,12 @@ export interface Swap {
   readonly before: StandingGuard
   /** Columns of the text that may be NULL from then on. */
   readonly loosened: readonly string[]
-  /** Columns that become NOT NULL once the new guard stands: the old declaration allows NULL there. */
+  /** Columns that become NOT NULL once the new guard exists: the old declaration allows NULL there. */
   readonly tightened: readonly string[]
 }
 
 /**
- * The table with hidden columns, index and check of other names, which stand beside those of the guard until they take
+ * The table with hidden columns, index and check of other names, which exist beside those of the guard until they take
  * their places. The guard's own name is the same, so all that belongs to the adoption is found by either.
  */
 export const beside = (on: AdoptedTable): AdoptedTable => ({
@@ -81,8 +81,8 @@ export function guardIn(
 }
 
 /**
- * The old guard goes with its columns, and so with its index and check; the new columns take their names, and the new
- * guard stands. All of it is a change of the catalog: no row is read.
+ * Drops the old guard with its columns, and so with its index and check. The new columns take their names, and the new
+ * guard is made. All of it is a change of the catalog: no row is read.
  */
 export function swapGuards(on: AdoptedTable, { final, before, loosened }: Swap): string[] {
   const [relation, { table }] = [tableName(final.table), final]
@@ -156,14 +156,14 @@ export const findFollowing = (on: Held): string =>
   `SELECT pg_catalog.to_regclass(${literal(writtenOf(on))}) IS NOT NULL AS found`
 
 /**
- * Whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone says
- * nothing: another role can have made it.
+ * Whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone
+ * proves nothing: another role can have made it.
  */
 export const findLeft = (on: Pick<Adopting, 'table'>): string =>
   `SELECT ${HAS_TURN} AS running, EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
     AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${FOLLOW_TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
 
-/** The first $1 notes, each with its row as it is by now; without `spot` where the row is gone. */
+/** The first $1 notes, each with its row as it is now; without `spot` if the row no longer exists. */
 export const readWritten = (on: AdoptedTable): string =>
   `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
   `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`

@@ -12,7 +12,7 @@ import { field, tableName, type TextTable } from '../../sql/text-table'
  */
 export const FIRST_TEMPORARY_NUMBER: number = 2 ** 30
 
-/** The adoptions of a schema, and how far each has come: the state is in the database, not in files. */
+/** The table of a schema's adoptions and their states: they are in the database, not in files. */
 export const ADOPTIONS = 'unique_text_adoptions'
 
 const SLUG_CHARACTERS = 36
@@ -22,7 +22,7 @@ export interface Adopting {
   readonly table: {
     readonly schema: string
     readonly table: string
-    /** What tells this adoption from others in the schema. */
+    /** What distinguishes this adoption from others in the schema. */
     readonly guard: string
   }
   /** Columns of the primary key. */
@@ -129,7 +129,7 @@ export const findTransitional = (on: Held): string =>
 export const dropTriggers = (on: Held): string[] =>
   triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 
-/** The table in which adoptions of the schema say how far they are. */
+/** Makes the table in which adoptions of the schema store their states. */
 export const createAdoptions = (on: Adopting): string[] => [
   refuseWritten(on, ADOPTIONS),
   `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
@@ -204,7 +204,7 @@ export const validateChecks = (on: Site, required: readonly string[], check?: Ch
 
 /** Makes columns NOT NULL. The valid checks prove it, so that the server does not read the rows again. */
 export const requireColumns = (on: Site, required: readonly string[]): string[] => [
-  // Not in one statement: the check would go before the column is looked at.
+  // In one statement, the check would be dropped before the server uses it as a proof.
   ...alterTable(
     on,
     required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
@@ -222,9 +222,9 @@ export const disableTriggers = (on: Held): string =>
 export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
 
 /**
- * Columns, index and check go, with what an adoption has left. The guard's own statements come before.
+ * Drops columns, index and check, and what an adoption has left. The guard's own statements run before.
  *
- * @param lookup an index that goes too
+ * @param lookup an index that is dropped too
  */
 export function leave(on: Held, lookup?: string): string[] {
   const { table } = on
@@ -249,14 +249,14 @@ export const beginLocked = (
   `BEGIN; SET LOCAL lock_timeout = ${timeouts.lock}; SET LOCAL statement_timeout = ${timeouts.hold + timeouts.lock}; ` +
   `LOCK TABLE ${tableName(on.table)} IN ${mode} MODE; SET LOCAL statement_timeout = ${timeouts.hold}`
 
-/** For the transaction: whatever statistics say, a few rows are found one by one, and not by reading the whole table. */
+/** For the transaction: a few rows are found one by one, and never by reading the whole table. */
 export const BY_INDEX =
   'SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off'
 
 /** How long a killed command may leave a statement behind. */
 export const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
 
-/** Without giving pages back to the system, for which it would lock the table. */
+/** Gives no pages back to the system, because that locks the table. */
 export const vacuumTable = ({ table }: Site): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
 
 export const analyzeTable = ({ table }: Site): string => `ANALYZE ${tableName(table)}`
@@ -390,7 +390,7 @@ export const FIND_KEPT: string = `SELECT n.nspname AS schema, ${isTrusted(
   FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
  WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
-/** Comes after a table was made unless it existed. Who may create in the schema can have made it before. */
+/** Runs after CREATE TABLE IF NOT EXISTS: a role that may create in the schema can have made the table before. */
 export const refusePlanted = ({ table, owner }: Owned, name: string): string =>
   `DO ${dollarQuote(`
 DECLARE
@@ -406,7 +406,7 @@ END
 
 const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`
 
-/** Comes before a table is made unless it exists: what default privileges grant on a new one is revoked at once. */
+/** Runs before CREATE TABLE IF NOT EXISTS: what default privileges grant on a new table is revoked at once. */
 export const refuseWritten = ({ table }: Pick<Owned, 'table'>, name: string): string =>
   `DO ${dollarQuote(`
 DECLARE

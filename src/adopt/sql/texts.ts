@@ -56,7 +56,7 @@ function isWanted(on: Held, wanted: Wanted): string {
     : `NOT coalesce(${right}, false)`
 }
 
-/** How many pages the table has now. Rows that come later bring their hashes. */
+/** How many pages the table has now. Rows that are written later have their hashes. */
 export const countPages = ({ table }: Held): string =>
   `SELECT (pg_catalog.pg_relation_size('${tableName(table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
   `pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text AS pages`
@@ -78,10 +78,10 @@ export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
 
 /**
  * Gives rows of these pages their hashes, and where the normalizer changed a text that too, if the row still has the one
- * that was read. Rows that others have locked are left for another sweep. It says how many rows wanted something, how
- * many of them got it, and stores how far the sweep is.
+ * that was read. Rows that others have locked are left for another sweep. It returns how many rows wanted something
+ * and how many of them got it, and stores how far the sweep is.
  *
- * @param changes there are changed texts: $3 are their spots, then come old and new texts of each column
+ * @param changes there are changed texts: $3 are their spots, and old and new texts of each column follow
  */
 export function fillPages(on: AdoptedTable, pages: Pages, wanted: Wanted, changes: boolean): string {
   const { table } = on
@@ -179,7 +179,7 @@ export const readRefused = (on: AdoptedTable, limit: number): string => {
 export const refusedTexts = (on: AdoptedTable): string =>
   `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r.k')}`
 
-/** Removes rows from the list of refused ones that have none of the keys $1, as JSON, or are gone. */
+/** Removes rows from the list of refused ones that have none of the keys $1, as JSON, or no longer exist. */
 export const keepRefused = (on: AdoptedTable): string =>
   `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
   `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r.k')}))`
@@ -203,8 +203,8 @@ export const createRefused = (on: AdoptedTable): string[] => [
 ]
 
 /**
- * Gives rows at the spots $1 their new texts, if they still have the old ones, under the guard: it refuses one that
- * stands in another row. Rows that somebody has locked are left out.
+ * Gives rows at the spots $1 their new texts, if they still have the old ones, under the guard, which refuses one that
+ * another row holds. Rows that somebody has locked are left out.
  */
 export function renormalize(on: Held): string {
   const { rows, set, unchanged } = changedTexts(on, 1)
@@ -224,7 +224,7 @@ export const isOfChain = ({ table }: Held, chain: string): string =>
 
 /**
  * Finds the rows of chains that have several rows or no anchor, and the numbers that they should have. Every chain is
- * noted too: its anchor may go before it is flagged.
+ * noted too: its anchor may be deleted before it is flagged.
  */
 export function findChains(on: AdoptedTable): string[] {
   const { table, primary } = on
@@ -286,7 +286,7 @@ export const readQueue = (on: Held): string =>
   `SELECT q.seq::pg_catalog.text AS seq FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
   `ORDER BY q.seq LIMIT $2::pg_catalog.int8`
 
-/** Notes of chains that we have numbered, whose anchor is there with its flag: should it go, that is noted anew. */
+/** Notes of chains that we have numbered, whose anchor exists with its flag: if it is deleted, that is noted anew. */
 export const dropNumbered = (on: Held): string =>
   `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${isOfChain(on, 'q')} ` +
   `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
@@ -298,8 +298,8 @@ export const countQueue = (on: Held): string =>
 
 /**
  * Of each chain that the notes $1 name: the row of the lowest number and the rows without a real number, locked, and the
- * highest real number. A row that somebody else has locked comes without `spot`: its chain must not be touched. The
- * other rows are not read, for a text may stand in any number of them. Uses the unique index.
+ * highest real number. A row that somebody else has locked has no `spot`: its chain must not be touched. The
+ * other rows are not read, because any number of them may hold a text. Uses the unique index.
  */
 export function lockChains(on: AdoptedTable): string {
   const { table, primary } = on
@@ -327,7 +327,7 @@ SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.te
  ORDER BY s.chain, h.number, ${primary.map((_, index) => `h.k${index}`).join(', ')}`
 }
 
-/** The chains of the notes $1 by their names in `lockChains`; a note of the same chain stands for it too. */
+/** The chains of the notes $1 by their names in `lockChains`; a note of the same chain keeps it too. */
 export const dropNotes = (on: Held): string => {
   const chain = ({ table }: Held): string =>
     [...table.scope.map((_, index) => `s${index}`), 'hash']
@@ -424,7 +424,7 @@ const sameScopeColumns = ({ table }: Held): string[] =>
 
 const keepsHash = ({ table }: Held): string => same(field('OLD', table.hash), field('NEW', table.hash))
 
-/** Every row that a client writes has its hash at once, and a number of its own until the queue comes to its chain. */
+/** Every row that a client writes has its hash at once, and a number of its own until its chain is settled. */
 function placingBody(on: AdoptedTable): string {
   const { table } = on
   const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
@@ -439,7 +439,7 @@ function placingBody(on: AdoptedTable): string {
   return `\nBEGIN\n${textless}${freed.join('')}  ${set(hashExpression(table, 'NEW'), nextNumber(on))}\nEND\n`
 }
 
-/** Notes the chain that a row came to, and the one that an anchor left. */
+/** Notes the chain that a row joined, and the one that an anchor left. */
 function noteBody(on: AdoptedTable): string {
   const { table } = on
   const columns = [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
@@ -482,7 +482,7 @@ function createTriggers(on: AdoptedTable): string[] {
   const stayed = [...sameTexts(on, 'OLD', 'NEW'), ...sameScopeColumns(on), keepsHash(on)].join(' AND ')
   const restored =
     table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
-  // The backfill brings the hash of a row that has none, and a number that it knows to be right.
+  // The backfill sets the hash of a row that has none, and a number that it knows to be right.
   const written = `${newHash} IS NULL OR ${oldHash} IS NOT NULL AND (${[`NOT (${stayed})`, ...restored].join(' OR ')})`
   const [was, is] = [field('OLD', table.number), field('NEW', table.number)]
   const temporary = `${is} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`
