@@ -16,7 +16,7 @@ import { AdoptionError, type AdoptSession, type TableCommand, type Seams, withTa
 import {
   type LoggedChange,
   clearFlags,
-  columnNames,
+  namesOfColumns,
   countChanges,
   createKeys,
   createLog,
@@ -30,7 +30,7 @@ import {
   findInexact,
   findSurplus,
   isThere,
-  keyNames,
+  identifyingColumns,
   lastChange,
   lockPairs,
   mayMerge,
@@ -149,7 +149,7 @@ export function findTargetOf(
 }
 
 /** `table.column`, and which of its rows. */
-const NAMED = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?<value>(?:[^']|'')*)')?$/iu
+const NAMED_REFERENCE = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?<value>(?:[^']|'')*)')?$/iu
 
 /**
  * A reference without a foreign key, as a person names it.
@@ -179,7 +179,7 @@ async function namedReference(session: AdoptSession, { on }: Target, name: strin
 }
 
 function parseReference(name: string, on: AdoptedTable): Reference & { readonly path: string } {
-  const { path = '', column: by, value = '' } = NAMED.exec(name)?.groups ?? {}
+  const { path = '', column: by, value = '' } = NAMED_REFERENCE.exec(name)?.groups ?? {}
   const [column = '', table = '', schema = on.table.schema] = path.split('.').reverse()
   const when = by === undefined ? undefined : { column: by, value: value.replaceAll("''", "'") }
   const own = schema === on.table.schema && table === on.table.table
@@ -380,7 +380,7 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
   const { session, table } = merging
   const { on } = merging.target
   const fixed = new Set([...on.primary, ...on.table.scope, ...on.table.text.map(({ name }) => name)])
-  const free = new Set(columnNames(table).filter((name) => !fixed.has(name)))
+  const free = new Set(namesOfColumns(table).filter((name) => !fixed.has(name)))
   for (let last = '0'; ;) {
     const groups = await session.query<Record<'places' | 'rows' | 'keys', string>>(readGroups(on), [last, GROUPS])
     for (const group of groups) {
@@ -470,7 +470,7 @@ function reasonOf(error: unknown): string | undefined {
 
 async function leaveRows(merging: MergeRun, places: readonly string[], reason: string): Promise<number> {
   if (places.length === 0) return 0
-  for (const one of await keysOf(merging, places)) merging.left.push({ ...one, reason })
+  for (const one of await mergedKeysOf(merging, places)) merging.left.push({ ...one, reason })
   await merging.session.query(dropPlaces(merging.target.on), [places])
   return 0
 }
@@ -505,7 +505,7 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
     }
   }
   const ready = locked.filter((place) => !left.has(place))
-  const keys = merging.options.onMerged ? await keysOf(merging, ready) : []
+  const keys = merging.options.onMerged ? await mergedKeysOf(merging, ready) : []
   await mergeReady(merging, ready, clears)
   // What this batch has logged.
   const logged = await session.query<Record<'change' | 'rows' | 'last', string>>(countChanges(on), [
@@ -522,7 +522,7 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
   return { busy, merged: ready.length, keys, left, turned }
 }
 
-async function keysOf({ session, target }: MergeRun, places: readonly string[]): Promise<MergedKey[]> {
+async function mergedKeysOf({ session, target }: MergeRun, places: readonly string[]): Promise<MergedKey[]> {
   const rows = await session.query<Record<'row' | 'kept', string>>(readKeys(target.on), [places])
   return rows.map(({ row, kept }) => ({
     row: parseRows(row, 1) as ObjectLiteral,
@@ -539,7 +539,7 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
     const [found] = await session.query<{ n: string }>(sql, [ready])
     return found?.n !== '0'
   }
-  for (const places of await together(merging, ready)) {
+  for (const places of await turnedTogether(merging, ready)) {
     for (const one of references) {
       if (first) for (const place of places) await conflicts.clear(place, one)
       const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns, when: one.when }
@@ -571,10 +571,13 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
  * The rows whose references are turned by one statement: all of them. If a row can refer to several rows to delete, and one
  * of these references is part of its key, it is each by itself, because the log has the key between two changes.
  */
-async function together({ references, tables }: MergeRun, ready: readonly string[]): Promise<readonly string[][]> {
+async function turnedTogether(
+  { references, tables }: MergeRun,
+  ready: readonly string[],
+): Promise<readonly string[][]> {
   for (const { schema, table } of references) {
     const ofTable = references.filter((one) => one.schema === schema && one.table === table)
-    const key = ofTable.length > 1 ? keyNames(await tables.keyed({ schema, table })) : []
+    const key = ofTable.length > 1 ? identifyingColumns(await tables.keyed({ schema, table })) : []
     if (ofTable.some(({ columns }) => columns.some((name) => key.includes(name)))) return ready.map((place) => [place])
   }
   return [[...ready]]

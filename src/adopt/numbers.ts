@@ -25,7 +25,7 @@ import { type AdoptionFacts, analyzeTable, createAdoptions, vacuumTable } from '
 import { declaredTypes, findTable, refuseNullRows, requireAdoptable } from './target'
 import {
   beginState,
-  finish,
+  finishWork,
   goOn,
   GUARD_FIRST,
   keyOf,
@@ -297,7 +297,7 @@ class NumberWork implements Work {
 
   async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
-    await finish(session, on, 'clean', endNumbers(on))
+    await finishWork(session, on, 'clean', endNumbers(on))
     await session.query(analyzeTable(on))
     return 'done'
   }

@@ -90,7 +90,7 @@ export async function sweepPages(
   await session.inBatches(PAGE_BATCH, async (size) => {
     const to = Math.min(page + size, pages)
     const done = to - page
-    for await (const part of partsOf(session, target, { from: page, to }, wanted)) left += await work(part)
+    for await (const part of pagePartsOf(session, target, { from: page, to }, wanted)) left += await work(part)
     page = to
     return { done, more: !(await onBatch(page)) && page < pages }
   })
@@ -103,7 +103,7 @@ const MOST_BYTES = 16e6
 const LINES = 2_048
 
 /** Parts of these pages, each with few enough bytes of texts to be read, or a row: rows move as they are written. */
-async function* partsOf(
+async function* pagePartsOf(
   session: AdoptSession,
   target: Target,
   pages: Pages,
@@ -124,7 +124,7 @@ async function* partsOf(
               { from, to, lines: [first, line] },
               { from, to, lines: [line, last] },
             ]
-      for (const half of halves) yield* partsOf(session, target, half, wanted)
+      for (const half of halves) yield* pagePartsOf(session, target, half, wanted)
       return
     }
   }

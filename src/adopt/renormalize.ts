@@ -10,7 +10,7 @@ import { createAdoptions } from './sql/table'
 import { createRefused, readTexts, renormalize } from './sql/texts'
 import { ownConstraint, type Target } from './target'
 import { refuseListed, TextWork } from './texts'
-import { beginState, finish, goOn, type WorkRun } from './work'
+import { beginState, finishWork, goOn, type WorkRun } from './work'
 
 /**
  * A text whose rows are normalized anew under its guard, which stays: no text is stored twice meanwhile. A row whose
@@ -54,7 +54,7 @@ export class GuardedText extends TextWork {
     const { session } = run
     const { on } = this
     await refuseListed(run, this.target)
-    await finish(session, on, 'guard', this.changeGuard())
+    await finishWork(session, on, 'guard', this.changeGuard())
     return 'done'
   }
 

@@ -58,7 +58,7 @@ export interface AdoptionStatus {
 }
 
 /** Modes of locks that do not conflict with the one that is wanted. */
-const HARMLESS: Readonly<Record<LockMode | 'rows', readonly string[]>> = {
+const HARMLESS_LOCKS: Readonly<Record<LockMode | 'rows', readonly string[]>> = {
   'ACCESS EXCLUSIVE': [],
   'SHARE ROW EXCLUSIVE': ['AccessShareLock', 'RowShareLock'],
   rows: ['AccessShareLock'],
@@ -75,7 +75,7 @@ export async function lockHolders(
   wants: LockMode | 'rows',
   command?: number,
 ): Promise<readonly LockHolder[]> {
-  const wanted = [oid, HARMLESS[wants], wants === 'rows', command]
+  const wanted = [oid, HARMLESS_LOCKS[wants], wants === 'rows', command]
   const rows = (await query(LOCK_HOLDERS, wanted)) as readonly { readonly holder: string }[]
   return rows.map(({ holder }) => JSON.parse(holder) as LockHolder)
 }

@@ -58,7 +58,7 @@ import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target } 
 import {
   beginState,
   type Duplicates,
-  finish,
+  finishWork,
   type FoundRows,
   goOn,
   makeIndex,
@@ -363,7 +363,7 @@ export class UnguardedText extends TextWork {
         return 'clean'
       })
     }
-    await finish(session, on, 'clean', endAdoption(on))
+    await finishWork(session, on, 'clean', endAdoption(on))
     await session.query(analyzeTable(on))
     return 'done'
   }

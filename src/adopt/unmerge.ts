@@ -195,7 +195,7 @@ function leaveRow({ left, on }: UnmergeRun, { old }: MergedRow, reason: string):
 }
 
 /** What else a merge changed. */
-type Entry = Readonly<Record<'seq' | 'change' | 'data', string>>
+type LogEntry = Readonly<Record<'seq' | 'change' | 'data', string>>
 
 const ALTERED = 'a trigger, or a column that is gone, made another row of it'
 
@@ -212,9 +212,9 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
     const others = new Set(altered.map(({ seq }) => seq))
     for (const row of some.filter(({ seq }) => others.has(seq))) leaveRow({ ...run, left }, row, ALTERED)
   }
-  const entries = await session.query<Entry>(readLogged(on), [on.table.guard, seqs])
+  const entries = await session.query<LogEntry>(readLogged(on), [on.table.guard, seqs])
   // Entries of the same change that follow each other: an entry between them may have changed the same rows.
-  const turns: { readonly change: string; readonly entries: Entry[] }[] = []
+  const turns: { readonly change: string; readonly entries: LogEntry[] }[] = []
   for (const entry of entries) {
     const change = JSON.parse(entry.change) as LoggedChange
     if (change.columns === undefined) await putOneBack(run, change, entry, left)
@@ -232,7 +232,7 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
 async function putOneBack(
   { session, on, tables }: UnmergeRun,
   change: LoggedChange,
-  entry: Entry,
+  entry: LogEntry,
   left: LeftChange[],
 ): Promise<void> {
   const table = await tables.keyed(change)
@@ -248,7 +248,7 @@ async function putOneBack(
 async function turnAllBack(
   { session, on, tables }: UnmergeRun,
   change: LoggedChange,
-  entries: readonly Entry[],
+  entries: readonly LogEntry[],
   left: LeftChange[],
 ): Promise<void> {
   const table = await tables.keyed(change)

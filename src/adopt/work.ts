@@ -238,14 +238,14 @@ export async function abandonWork(command: WorkCommand): Promise<{ readonly lock
     const { on } = work
     const statements = work.leave()
     await session.make('abandon', createAdoptions(on))
-    await finish(session, on, 'abandon', statements)
+    await finishWork(session, on, 'abandon', statements)
     await work.afterLeaving?.(session)
     return { locks: session.locks }
   })
 }
 
 /** Does the last statements of a command, and forgets how far it was, under one lock. */
-export async function finish(
+export async function finishWork(
   session: AdoptSession,
   on: Adopting,
   step: AdoptStep | 'abandon',

@@ -194,7 +194,7 @@ const PROGRESS_MILLISECONDS = 2_000
 const SILENCE_MILLISECONDS = 4_000
 const ASKING_MILLISECONDS = 500
 
-type Progress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress['step'] | 'merge' | 'unmerge' }
+type StepProgress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress['step'] | 'merge' | 'unmerge' }
 
 type Stoppable = Pick<AdoptOptions, 'onNotice'> & Pick<AdoptRun, 'signal'>
 
@@ -209,7 +209,7 @@ class Reporter {
   private readonly json: boolean
   private readonly locks: AdoptionLock[] = []
   private readonly beat: NodeJS.Timeout
-  private current: Progress | undefined
+  private current: StepProgress | undefined
   /** The fraction that the step had when it was first reported, and when: a step may continue an earlier one. */
   private begun = { fraction: 0, at: 0 }
   private printed = performance.now()
@@ -237,7 +237,7 @@ class Reporter {
   }
 
   /** A line every two seconds, and one for every step, for example `fill  43 %  430,000 rows  1 min left`. */
-  readonly progress = (progress: Progress): void => {
+  readonly progress = (progress: StepProgress): void => {
     const now = performance.now()
     const isNew = progress.step !== this.current?.step
     if (isNew || this.current?.fraction === undefined) this.begun = { fraction: progress.fraction ?? 0, at: now }
@@ -245,7 +245,7 @@ class Reporter {
     if (isNew || now - this.printed >= PROGRESS_MILLISECONDS) this.writeProgress(progress)
   }
 
-  rowsOf(step: Progress['step']): (rows: number) => void {
+  rowsOf(step: StepProgress['step']): (rows: number) => void {
     return (rows) => this.progress({ step, fraction: undefined, rows })
   }
 
@@ -284,7 +284,7 @@ class Reporter {
     this.run.streams.stderr.write(`${new Date().toTimeString().slice(0, 8)}  ${printable(line)}\n`)
   }
 
-  private writeProgress({ step, rows, fraction: own }: Progress, status?: AdoptionStatus): void {
+  private writeProgress({ step, rows, fraction: own }: StepProgress, status?: AdoptionStatus): void {
     const fraction = own ?? status?.fraction ?? undefined
     const seconds = (performance.now() - this.begun.at) / 1_000
     const left = this.secondsLeft(own ?? 0, seconds)
@@ -316,7 +316,7 @@ class Reporter {
 
 /** @param status what the server reports of a step that reports nothing by itself */
 function describeProgress(
-  { step, fraction, rows }: Progress,
+  { step, fraction, rows }: StepProgress,
   seconds: number,
   left: number | undefined,
   status: AdoptionStatus | undefined,

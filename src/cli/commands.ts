@@ -158,7 +158,7 @@ function formatPreview({ rows, changed, refused, sample, groups, surplus, first 
  * @param name a code, a class or an SQLSTATE of the triggers, in any case
  * @throws UsageError where the page has no such error
  */
-export function explain(page: string, name: string | undefined): string {
+export function explainError(page: string, name: string | undefined): string {
   let head: readonly string[] = []
   const codes: string[] = []
   for (const line of page.split('\n')) {

@@ -15,7 +15,7 @@ import {
 import { DeclarationError } from '../errors'
 import { Flow } from '../stream/flow'
 import { type Line, type List, ListError, type Original, originalOf, readLines } from './list'
-import { type Entry, hasHeader, readRecords, type RecordRules, type Row } from './records'
+import { type Entry, hasHeader, readRecords, type RecordRules, type RecordRow } from './records'
 import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally } from './report'
 import { describeError, number, openProgress, refusalReason, type Streams, writeEvent } from './terminal'
 import { UsageError } from './usage'
@@ -282,7 +282,7 @@ export interface ImportTarget {
    *
    * @throws what the user's own `parse` throws
    */
-  readonly toValues: (given: string | Row) => ObjectLiteral | undefined
+  readonly toValues: (given: string | RecordRow) => ObjectLiteral | undefined
   /** The reason if `parse` gives none: one clause. */
   readonly refusal: string
 }
@@ -381,7 +381,7 @@ function valuesMaker(
   }
   const constants = Object.fromEntries(set)
   return (value) => {
-    const row: Row = typeof value === 'string' ? { [textual[0] ?? '']: value } : value
+    const row: RecordRow = typeof value === 'string' ? { [textual[0] ?? '']: value } : value
     if (!parse) return { ...constants, ...row }
     const { [name]: unparsed, ...rest } = row
     const parsed = typeof unparsed === 'string' ? parse(unparsed) : null

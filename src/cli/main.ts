@@ -9,7 +9,7 @@ import { EXIT, type ExitCode, findEntity, findImportTarget, openRefused, runImpo
 import { openList } from './list'
 import { recount } from '../numbers'
 import { runAdopt } from './adopt'
-import { explain, runDoctor, runPreview } from './commands'
+import { explainError, runDoctor, runPreview } from './commands'
 import { HELP, type Invocation, parseInvocation, UsageError } from './usage'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -30,7 +30,7 @@ function keepHeapSmall(): void {
 
 async function main(args: readonly string[]): Promise<ExitCode> {
   if (args[0] === 'explain') {
-    process.stdout.write(explain(packageFile('docs/errors.md'), args[1]))
+    process.stdout.write(explainError(packageFile('docs/errors.md'), args[1]))
     return EXIT.done
   }
   const invocation = parseInvocation(args)

@@ -11,10 +11,10 @@ export interface RecordRules {
 }
 
 /** Values by property. */
-export type Row = Readonly<Record<string, unknown>>
+export type RecordRow = Readonly<Record<string, unknown>>
 
 /** What a list holds where a row should be: a text, values, or nothing that can be read. */
-export type Entry = Line | { readonly row: Row }
+export type Entry = Line | { readonly row: RecordRow }
 
 /** Whether the first record names the columns, and is no row. */
 export const hasHeader = ({ format, map }: RecordRules): boolean =>
@@ -32,7 +32,7 @@ export async function* readRecords(
   onRecord: (record: Original | undefined) => void = () => {},
 ): AsyncGenerator<Entry[], void, undefined> {
   let read = rules.format === 'ndjson' ? objectReader(rules) : hasHeader(rules) ? undefined : positionReader(rules)
-  for await (const some of rules.format === 'ndjson' ? lines : joined(lines)) {
+  for await (const some of rules.format === 'ndjson' ? lines : joinedLines(lines)) {
     const entries: Entry[] = []
     for (const record of some) {
       onRecord(originalOf(record))
@@ -48,7 +48,7 @@ export async function* readRecords(
 const MAX_RECORD_LENGTH = 4 * 2 ** 20
 
 /** A record ends at the end of a line, unless that is within quotes: then it continues in the next. */
-async function* joined(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Line[], void, undefined> {
+async function* joinedLines(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Line[], void, undefined> {
   let begun = ''
   for await (const some of lines) {
     const records: Line[] = []

@@ -317,14 +317,14 @@ function listOptions(values: Values, [list, ...more]: readonly string[]) {
   if (more.length > 0)
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
   const chosen = choiceOf('format', format, FORMATS)
-  const records = chosen && { format: chosen, map: pairsOf('map', map) }
-  return { list, records, set: pairsOf('set', set), dryRun, refused, strict, json }
+  const records = chosen && { format: chosen, map: propertyPairs('map', map) }
+  return { list, records, set: propertyPairs('set', set), dryRun, refused, strict, json }
 }
 
 const FORMATS = ['csv', 'tsv', 'ndjson'] as const satisfies RecordFormat[]
 
 /** What the option names for each property. */
-function pairsOf(option: 'map' | 'set', pairs: readonly string[]): ReadonlyMap<string, string> {
+function propertyPairs(option: 'map' | 'set', pairs: readonly string[]): ReadonlyMap<string, string> {
   const found = new Map<string, string>()
   for (const pair of pairs) {
     const [, property, value] = /^([^=]+)=(.*)$/su.exec(pair) ?? []
@@ -379,11 +379,11 @@ function keptRow(given: string | undefined): KeptRow | undefined {
   throw new UsageError('--merge is oldest, newest, or the file of a function that chooses: --merge ./choose.ts')
 }
 
-const NUMBER = /^\d{1,7}$/
+const WHOLE_NUMBER = /^\d{1,7}$/
 
 function wholeNumber(name: string, given: string | undefined, unit = 'milliseconds'): number | undefined {
   if (given === undefined) return undefined
-  if (NUMBER.test(given)) return Number(given)
+  if (WHOLE_NUMBER.test(given)) return Number(given)
   throw new UsageError(`--${name} is a whole number of ${unit}, for instance --${name} 50.`)
 }
 
@@ -394,7 +394,7 @@ function pauseOf(given: string): number | (() => number) {
   const read = (): number => {
     try {
       const text = readFileSync(given, 'utf8').trim()
-      if (NUMBER.test(text)) pause = Number(text)
+      if (WHOLE_NUMBER.test(text)) pause = Number(text)
     } catch (error) {
       if (pause === undefined)
         throw new UsageError(`--pause names a file that cannot be read: ${given}`, { cause: error })

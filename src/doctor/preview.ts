@@ -5,7 +5,7 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { type ColumnMetadata, declarationsOf } from '../registry/registry'
 import { tableState } from '../sql/catalog'
 import { type Normalizer, normalizeText, toNormalizer } from '../text/normalizer'
-import { keyOfResult, numbered, readSurroundings } from './sql'
+import { keyOfResult, numberedColumns, readSurroundings } from './sql'
 import {
   databaseNames,
   type DoctorKey,
@@ -107,7 +107,7 @@ export async function preview(
         `preview(): ${qualifiedTable(metadata)} has no column "${missing}". Run your migrations first.`,
       )
     }
-    const select = numbered('c', read)
+    const select = numberedColumns('c', read)
     const parts = { table: subject.table, columns: read, texts: [column.databaseName], select }
     for await (const { results } of reader.pages(parts)) {
       for (const result of results) {

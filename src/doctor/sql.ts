@@ -70,7 +70,7 @@ export const keyOfResult = ({ key }: ReadTable, result: Readonly<Record<string, 
   key.map((_, index) => result[`k${index}`] ?? '')
 
 /** Columns as results of type text, numbered. */
-export const numbered = (prefix: string, columns: readonly string[]): Readonly<Record<string, string>> =>
+export const numberedColumns = (prefix: string, columns: readonly string[]): Readonly<Record<string, string>> =>
   Object.fromEntries(columns.map((name, index) => [`${prefix}${index}`, `${field('t', name)}::pg_catalog.text`]))
 
 /** Reads a page of rows in the order of the key, in one snapshot. It ends early where its texts are long. */
@@ -82,7 +82,7 @@ export function page({ table, columns, texts, select }: PageParts, bounds: PageB
   const own = texts.map((name) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
   const bytes = own.length === 0 ? '0' : own.join(' OPERATOR(pg_catalog.+) ')
   const results = {
-    ...numbered(
+    ...numberedColumns(
       'k',
       key.map(({ name }) => name),
     ),

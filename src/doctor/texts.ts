@@ -26,7 +26,7 @@ import {
   toKey,
   typed,
 } from './findings'
-import { type ChainKey, type Key, keyOfResult, numbered, type PageParts, readChains } from './sql'
+import { type ChainKey, type Key, keyOfResult, numberedColumns, type PageParts, readChains } from './sql'
 
 /** Looks at every row that has a unique text. */
 export class TextLook {
@@ -59,8 +59,8 @@ export class TextLook {
       columns: [...table.scope, ...texts, ...deleted, ...(this.#hidden ? hidden : [])],
       texts,
       select: {
-        ...numbered('s', table.scope),
-        ...numbered('t', texts),
+        ...numberedColumns('s', table.scope),
+        ...numberedColumns('t', texts),
         ...Object.fromEntries(deleted.map((name) => ['d', `(${field('t', name)} IS NOT NULL)::pg_catalog.text`])),
         ...(this.#hidden && { h: hashAsText(table, 't'), n: `${field('t', table.number)}::pg_catalog.text` }),
       },

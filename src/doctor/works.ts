@@ -40,7 +40,7 @@ import {
   isTrue,
   type Key,
   keyOfResult,
-  numbered,
+  numberedColumns,
   type PageParts,
   readSurroundings,
 } from './sql'
@@ -71,7 +71,7 @@ export async function lookAtNames(
     table: subject.table,
     columns: [name.column],
     texts: [name.column],
-    select: { ...numbered('t', [name.column]), noted: isReadable ? isNoted(name) : `'true'` },
+    select: { ...numberedColumns('t', [name.column]), noted: isReadable ? isNoted(name) : `'true'` },
   }
   let [rows, nulls] = [0, 0]
   for await (const { results } of reader.pages(parts)) {
@@ -161,7 +161,7 @@ export async function lookAtNumbers(
   const tally = new FindingTally()
   const twice = new Groups(subject, SHOWN_KEYS)
   const columns = [...table.scope.map((one) => one.name), table.number]
-  const parts: PageParts = { table: subject.table, columns, texts: [], select: numbered('v', columns) }
+  const parts: PageParts = { table: subject.table, columns, texts: [], select: numberedColumns('v', columns) }
   const identity = (result: Result): string | undefined =>
     result[`v${columns.length - 1}`] === null
       ? undefined

@@ -103,7 +103,7 @@ export const MERGES = 'unique_text_merges'
 export const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
 
 /** The keys of merged rows, for `resolveMerged`. */
-export const keysOf = (on: Held): string => objectOf(on, 'merged')
+export const keysTable = (on: Held): string => objectOf(on, 'merged')
 
 /**
  * The log: deleted rows, whole, and every value that was changed, in the form that the output function of its type
@@ -126,7 +126,7 @@ export const createLog = (on: AdoptedTable): string[] => [
  * those of rows that its policies show.
  */
 export function createKeys(on: AdoptedTable, { types }: MergedTable): string[] {
-  const [keys, name] = [keysOf(on), nameOf(on, 'merged')]
+  const [keys, name] = [keysTable(on), nameOf(on, 'merged')]
   const kept = on.primary.map(
     (column, index) =>
       `${field('t', column)} OPERATOR(pg_catalog.=) (${quote(name)}.kept)[${index + 1}]::${types[index]}`,
@@ -174,9 +174,9 @@ export const forgetLog = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
 /** The indexes of the log begin with the text, which all of its rows may have: only statistics distinguish them. */
-export const analyzeLog = (on: Held): string => `ANALYZE ${merges(on)}, ${keysOf(on)}`
+export const analyzeLog = (on: Held): string => `ANALYZE ${merges(on)}, ${keysTable(on)}`
 
-export const dropKeys = (on: Held): string => `DROP TABLE IF EXISTS ${keysOf(on)}`
+export const dropKeys = (on: Held): string => `DROP TABLE IF EXISTS ${keysTable(on)}`
 
 /** A value as the output function of its type gives it. A cast could be another role's, and an array in quotes has none. */
 export const shown = (value: string): string =>
@@ -201,10 +201,10 @@ export const shownRow = (row: string, names: readonly string[]): string =>
   shownAll(names.map((name) => [name, field(row, name)]))
 
 /** What a row is known by: without a primary key, by all that it holds. Rows that hold the same are as good as one another. */
-export const keyNames = (table: MergedTable): readonly string[] =>
-  table.primary.length > 0 ? table.primary : columnNames(table)
+export const identifyingColumns = (table: MergedTable): readonly string[] =>
+  table.primary.length > 0 ? table.primary : namesOfColumns(table)
 
-export const columnNames = ({ columns }: MergedTable): readonly string[] => columns.map(({ name }) => name)
+export const namesOfColumns = ({ columns }: MergedTable): readonly string[] => columns.map(({ name }) => name)
 
 /**
  * Finds the rows to delete (`k0`, …), each with the row that stays (`p0`, …), in the order of `place`.
@@ -368,7 +368,7 @@ const places = (on: AdoptedTable, letter: string): string =>
  */
 export function logRows(on: AdoptedTable, table: MergedTable): string {
   const { hash, number, chained } = on.table
-  const columns = columnNames(table).filter((name) => ![hash, number, chained].includes(name))
+  const columns = namesOfColumns(table).filter((name) => ![hash, number, chained].includes(name))
   return (
     `INSERT INTO ${merges(on)} (guard, old, kept, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
     `${shownRow('l', columns)} FROM ${pairs(on)} ORDER BY w.place`
@@ -378,8 +378,8 @@ export function logRows(on: AdoptedTable, table: MergedTable): string {
 /** Notes which keys became which, also of rows that were merged before. */
 export const noteMergedKeys = (on: AdoptedTable): string => `WITH m AS MATERIALIZED (
   SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])),
-before AS (UPDATE ${keysOf(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
-INSERT INTO ${keysOf(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`
+before AS (UPDATE ${keysTable(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
+INSERT INTO ${keysTable(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`
 
 /** Pairs of rows: `l`, which is deleted, and `t`, which stays; and the keys under which a change is logged. */
 export interface MergedPairs {
@@ -475,7 +475,7 @@ export function turn(
   const was = shownAll(columns.map((name, index) => [name, `m.o${index}`]))
   return `WITH m AS MATERIALIZED (SELECT ${old} AS old, ${kept} AS kept, ${values.join(', ')} FROM ${from} WHERE ${where}),
 u AS (UPDATE ${tableName(reference)} AS r SET ${set} FROM m WHERE ${[...met, ...holds(reference, 'r')].join(' AND ')}
-  RETURNING m.old, m.kept, pg_catalog.jsonb_build_object('key', ${shownRow('r', keyNames(child))}, 'was', ${was}, 'made', ${shownRow('r', columns)}) AS data)
+  RETURNING m.old, m.kept, pg_catalog.jsonb_build_object('key', ${shownRow('r', identifyingColumns(child))}, 'was', ${was}, 'made', ${shownRow('r', columns)}) AS data)
 INSERT INTO ${merges(on)} (guard, old, kept, change, data)
 SELECT $${first}::pg_catalog.text, u.old, u.kept, $${first + 1}::pg_catalog.jsonb, u.data FROM u`
 }
@@ -506,7 +506,7 @@ export function clearFlags(on: AdoptedTable): string {
 
 /** The key of the row that the row of the key $1 became, after any number of merges. */
 export const resolveKey = (on: Held): string =>
-  `SELECT n.kept FROM ${keysOf(on)} AS n WHERE n.old OPERATOR(pg_catalog.=) $1::pg_catalog.text[]`
+  `SELECT n.kept FROM ${keysTable(on)} AS n WHERE n.old OPERATOR(pg_catalog.=) $1::pg_catalog.text[]`
 
 /** A column that can be written. */
 export interface WritableColumn {
@@ -609,7 +609,7 @@ export const logOne = (
   on: Held,
   table: MergedTable,
 ): string => `INSERT INTO ${merges(on)} (guard, old, kept, change, data)
-SELECT $2::pg_catalog.text, $4::pg_catalog.text[], $5::pg_catalog.text[], $3::pg_catalog.jsonb, ${shownRow('r', columnNames(table))}
+SELECT $2::pg_catalog.text, $4::pg_catalog.text[], $5::pg_catalog.text[], $3::pg_catalog.jsonb, ${shownRow('r', namesOfColumns(table))}
   FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
 
 /** Deletes the row $1. */

@@ -40,7 +40,7 @@ export interface NamedTable extends OrderedTable {
  * The command inserts rows here. A trigger of the batch runs as the table's owner, who may write held names: it claims the
  * names of these rows and empties the batch.
  */
-const batchOf = (on: Adopting): string => objectOf(on, 'batch')
+const claimBatchOf = (on: Adopting): string => objectOf(on, 'batch')
 /** Rows that are to be looked at again, by `key`, in the order of `seq`; `kind` is `busy`, `clash` or `refused`. */
 const leftRowsOf = (on: Adopting): string => objectOf(on, 'left')
 /** The command inserts ranges of ids here. A trigger releases the names of the table's rows after `low`, to `high`. */
@@ -52,7 +52,7 @@ export const nameColumnsOf = ({ holder }: NamedTable): string[] => holder.names.
 /** What only the adoption needs; without a lock on the table itself. */
 export function createClaims(on: NamedTable): string[] {
   const { holder } = on
-  const [batch, left, released] = [batchOf(on), leftRowsOf(on), releasedOf(on)]
+  const [batch, left, released] = [claimBatchOf(on), leftRowsOf(on), releasedOf(on)]
   const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])].map((name) => field('t', name))
   const { of } = holder
   const held = (['holder', 'property', 'key'] as const).map((column) => nameField(of, 'n', column))
@@ -98,7 +98,7 @@ END
 }
 
 export const dropClaims = (on: NamedTable): string[] => [
-  `DROP TABLE IF EXISTS ${[batchOf(on), leftRowsOf(on), releasedOf(on)].join(', ')}`,
+  `DROP TABLE IF EXISTS ${[claimBatchOf(on), leftRowsOf(on), releasedOf(on)].join(', ')}`,
   ...dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
 
@@ -182,7 +182,7 @@ SELECT ${holderKey(on.holder, 't')}, 'busy' FROM ${own(on)}
 /** Claims the names of the rows at the spots $1, which are locked. Clashes are noted. */
 export function claimRows(on: NamedTable): string {
   const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])]
-  return `INSERT INTO ${batchOf(on)} (${columns.map(quote).join(', ')})
+  return `INSERT INTO ${claimBatchOf(on)} (${columns.map(quote).join(', ')})
 SELECT ${columns.map((name) => field('t', name)).join(', ')} FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 

@@ -1,6 +1,6 @@
+import { EQUALS } from '../../sql/text-table'
 import { ADOPTION_TURN } from './table'
 
-const EQUALS = 'OPERATOR(pg_catalog.=)'
 const QUERY_CHARACTERS = 100
 
 const secondsSince = (time: string): string =>

@@ -104,7 +104,7 @@ SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.card
 /** A changed text leaves its chain: where it had a hash, it gets a number of its own, and its new chain is noted. */
 function fillChanged(on: AdoptedTable, pages: Pages, wanted: Wanted, lock: string): string {
   const { table } = on
-  const { rows, set, unchanged } = changedTexts(on, 3)
+  const { rows, set, unchanged } = alteredTexts(on, 3)
   const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
   const moved = wanted === 'missing' ? '' : `, ${number} = ${nextNumber(on)}, ${chained} = false`
   return `changed AS (
@@ -122,7 +122,7 @@ altered AS (
 }
 
 /** Texts that change, as rows `c` with their spots, old texts `o0`, … and new ones `n0`, …, from the parameter $first on. */
-function changedTexts({ table }: Held, first: number) {
+function alteredTexts({ table }: Held, first: number) {
   const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
   const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
   const unchanged = table.text.map(({ name }, index) => {
@@ -207,7 +207,7 @@ export const createRefused = (on: AdoptedTable): string[] => [
  * another row holds. Rows that somebody has locked are left out.
  */
 export function renormalize(on: Held): string {
-  const { rows, set, unchanged } = changedTexts(on, 1)
+  const { rows, set, unchanged } = alteredTexts(on, 1)
   return `WITH c AS (SELECT c.* FROM ${rows}),
 held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) FOR UPDATE SKIP LOCKED),
 written AS (UPDATE ${own(on)} SET ${set} FROM held JOIN c ON c.spot OPERATOR(pg_catalog.=) held.spot

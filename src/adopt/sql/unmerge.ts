@@ -2,10 +2,10 @@ import { literal, quote } from '../../sql/identifier'
 import { alike, field, tableName } from '../../sql/text-table'
 import {
   type LoggedChange,
-  columnNames,
+  namesOfColumns,
   holds,
-  keyNames,
-  keysOf,
+  identifyingColumns,
+  keysTable,
   type MergedTable,
   merges,
   shown,
@@ -42,7 +42,7 @@ SELECT m.seq::pg_catalog.text AS seq, m.change::pg_catalog.text AS change, m.dat
  ORDER BY m.seq DESC`
 
 /** The record of a table that JSON of the log holds. Its columns of JSON are read apart: `valueOf`. */
-function recordOf(table: MergedTable, json: string): string {
+function loggedRecord(table: MergedTable, json: string): string {
   const ofJson = table.columns.flatMap(({ name, json: type }) => (type === null ? [] : [literal(name)]))
   const others =
     ofJson.length === 0 ? json : `${json} OPERATOR(pg_catalog.-) ARRAY[${ofJson.join(', ')}]::pg_catalog.text[]`
@@ -59,15 +59,15 @@ export function putBack(on: Held, table: MergedTable, logged: ReadonlySet<string
   const columns = table.columns.filter(({ name }) => logged.has(name))
   return `INSERT INTO ${tableName(table)} (${columns.map(({ name }) => quote(name)).join(', ')}) OVERRIDING SYSTEM VALUE
 SELECT ${columns.map((one) => valueOf('v', 'm.data', one)).join(', ')}
-  FROM ${merges(on)} AS m CROSS JOIN LATERAL ${recordOf(table, 'm.data')} AS v
+  FROM ${merges(on)} AS m CROSS JOIN LATERAL ${loggedRecord(table, 'm.data')} AS v
  WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ORDER BY m.seq DESC`
 }
 
 /** The places among $1 whose rows are not all that the log holds. */
 export function findAltered(on: Held, table: MergedTable, logged: ReadonlySet<string>): string {
-  const names = columnNames(table).filter((name) => logged.has(name))
+  const names = namesOfColumns(table).filter((name) => logged.has(name))
   const same = table.primary.map((name) => `${field('t', name)} OPERATOR(pg_catalog.=) ${field('v', name)}`)
-  return `SELECT m.seq::pg_catalog.text AS seq FROM ${merges(on)} AS m CROSS JOIN LATERAL ${recordOf(table, 'm.data')} AS v
+  return `SELECT m.seq::pg_catalog.text AS seq FROM ${merges(on)} AS m CROSS JOIN LATERAL ${loggedRecord(table, 'm.data')} AS v
   LEFT JOIN ${tableName(table)} AS t ON ${same.join(' AND ')}
  WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])
    AND coalesce(${shownRow('t', names)} OPERATOR(pg_catalog.<>) m.data, true)`
@@ -93,12 +93,12 @@ export function turnBack(on: Held, table: MergedTable, change: LoggedChange): st
       : [
           `ROW(r.tableoid, r.ctid) OPERATOR(pg_catalog.=) (SELECT x.tableoid, x.ctid FROM ${tableName(table)} AS x
       WHERE ${columns.map(({ name }) => `${field('x', name)} OPERATOR(pg_catalog.=) ${field('d', name)}`).join(' AND ')}
-        AND ${shownRow('x', keyNames(table))} OPERATOR(pg_catalog.@>) (${json.key}) LIMIT 1)`,
+        AND ${shownRow('x', identifyingColumns(table))} OPERATOR(pg_catalog.@>) (${json.key}) LIMIT 1)`,
         ]
   return `WITH u AS (UPDATE ${tableName(table)} AS r SET ${set} FROM ${merges(on)} AS m
-  CROSS JOIN LATERAL ${recordOf(table, json.key)} AS k
-  CROSS JOIN LATERAL ${recordOf(table, json.was)} AS w
-  CROSS JOIN LATERAL ${recordOf(table, json.made)} AS d
+  CROSS JOIN LATERAL ${loggedRecord(table, json.key)} AS k
+  CROSS JOIN LATERAL ${loggedRecord(table, json.was)} AS w
+  CROSS JOIN LATERAL ${loggedRecord(table, json.made)} AS d
  WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${isRow.join(' AND ')}
 RETURNING m.seq)
 SELECT u.seq::pg_catalog.text AS seq FROM u`
@@ -116,7 +116,7 @@ export const forgetKeys = (on: Held): readonly string[] => [
   `WITH a AS MATERIALIZED (SELECT a.old, b.old AS own, b.kept FROM ${merges(on)} AS b JOIN ${merges(on)} AS a
       ON a.guard OPERATOR(pg_catalog.=) b.guard AND a.kept OPERATOR(pg_catalog.=) b.old AND a.change IS NULL
    WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]))
-UPDATE ${keysOf(on)} AS n SET kept = a.own FROM a WHERE n.old OPERATOR(pg_catalog.=) a.old AND n.kept OPERATOR(pg_catalog.=) a.kept`,
-  `DELETE FROM ${keysOf(on)} AS n USING ${merges(on)} AS b
+UPDATE ${keysTable(on)} AS n SET kept = a.own FROM a WHERE n.old OPERATOR(pg_catalog.=) a.old AND n.kept OPERATOR(pg_catalog.=) a.kept`,
+  `DELETE FROM ${keysTable(on)} AS n USING ${merges(on)} AS b
  WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND n.old OPERATOR(pg_catalog.=) b.old`,
 ]

@@ -2,24 +2,24 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
-import { explain } from '../../../src/cli/commands'
+import { explainError } from '../../../src/cli/commands'
 import { UsageError } from '../../../src/cli/usage'
 import * as errors from '../../../src/errors'
 
 const page = readFileSync(path.join(import.meta.dirname, '../../../docs/errors.md'), 'utf8')
 
 test('explain prints the row of a code, of a class and of an SQLSTATE, without Markdown', () => {
-  expect(explain(page, 'waits_for_itself')).toBe(
+  expect(explainError(page, 'waits_for_itself')).toBe(
     'class: WaitsForItselfError\ncode: WAITS_FOR_ITSELF\nHTTP: 500\nwhat to do: pass the manager, and await the call (recipes)\n',
   )
-  expect(explain(page, 'WaitsForItselfError')).toBe(explain(page, 'WAITS_FOR_ITSELF'))
-  expect(explain(page, 'UT002')).toMatch(/^SQLSTATE: UT002\nmeaning: a chain is full\nwhat to do: /u)
+  expect(explainError(page, 'WaitsForItselfError')).toBe(explainError(page, 'WAITS_FOR_ITSELF'))
+  expect(explainError(page, 'UT002')).toMatch(/^SQLSTATE: UT002\nmeaning: a chain is full\nwhat to do: /u)
 })
 
 test.each(Object.keys(errors).filter((name) => name.endsWith('Error') && name !== 'UniqueTextError'))(
   'docs/errors.md explains %s',
   (name) => {
-    const row = explain(page, name)
+    const row = explainError(page, name)
     expect(row).toContain(`class: ${name}\n`)
     const [, code] = /^code: (\w+)$/mu.exec(row) ?? []
     const thrown: unknown = Object.create(errors.UniqueTextError.prototype, { code: { value: code } })
@@ -42,6 +42,6 @@ test('the handler of docs/errors.md answers an error of this package, and passes
 })
 
 test('an error that the page does not have is a UsageError with the codes', () => {
-  expect(() => explain(page, 'E')).toThrow(UsageError)
-  expect(() => explain(page, undefined)).toThrow(/TEXT_REJECTED, TEXT_TAKEN,.*UT001, UT002, UT003\./u)
+  expect(() => explainError(page, 'E')).toThrow(UsageError)
+  expect(() => explainError(page, undefined)).toThrow(/TEXT_REJECTED, TEXT_TAKEN,.*UT001, UT002, UT003\./u)
 })
