@@ -1,6 +1,5 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions, RULE, type Rules } from '../options'
-import type { Query } from '../sql/catalog'
 import { createRefused } from './sql/texts'
 import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from './sql/swap'
 import {
@@ -15,7 +14,7 @@ import {
 import { readTextsOf, type RefusedSpot, reportRefused, type TextChange } from './pages'
 import { normalizeAll, writeChanges } from './renormalize'
 import { type AdoptSession, type Seams, withTable } from './session'
-import { findDeclaration, findTarget, normalizeStored, requireAdopted, type Target } from './target'
+import { findTargetOf, normalizeStored, requireAdopted, type Target } from './target'
 import { refusedRows, stopFollowing } from './texts'
 import type { RefusedRow, WorkRun } from './work'
 
@@ -70,8 +69,7 @@ export async function followWith(
   options: FollowOptions,
   seams: Seams,
 ): Promise<FollowReport> {
-  const declaration = findDeclaration(dataSource, entity, options.property)
-  const find = async (query: Query): Promise<Target> => await findTarget(declaration, query)
+  const find = findTargetOf(dataSource, entity, options.property)
   return await withTable({ dataSource, find, options, seams }, async (session, target) => {
     requireAdopted(target, true)
     const counts = { filled: 0, normalized: 0, numbered: 0 }

@@ -12,7 +12,7 @@ import {
   parseRows,
   PROPERTY_OPTION,
 } from './options'
-import { AdoptionError, type AdoptSession, type TableCommand, type Seams, withTable } from './session'
+import { AdoptionError, type AdoptSession, type Seams, withTable } from './session'
 import {
   type LoggedChange,
   clearFlags,
@@ -58,7 +58,7 @@ import {
   turn,
 } from './sql/merge'
 import type { AdoptedTable } from './sql/table'
-import { findDeclaration, findTarget, requireAdopted, type Target } from './target'
+import { findTargetOf, requireAdopted, type Target } from './target'
 import { throughPlaces } from './work'
 
 /** What a person names for a merge: columns that refer without a foreign key, and tables that may lose rows. */
@@ -137,15 +137,6 @@ async function allReferences(session: AdoptSession, target: Target, named: Named
     )
   }
   return references
-}
-
-export function findTargetOf(
-  dataSource: DataSource,
-  entity: EntityTarget<ObjectLiteral>,
-  property: string | undefined,
-): TableCommand<Target>['find'] {
-  const declaration = findDeclaration(dataSource, entity, property)
-  return async (query) => await findTarget(declaration, query)
 }
 
 /** `table.column`, and which of its rows. */

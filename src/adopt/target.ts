@@ -62,15 +62,34 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   const { facts, state } = await findTable(query, { metadata, relation: tableName(table), sets: [guardOf(table)] })
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: AdoptedTable = { table: { ...table, schema: facts.schema }, primary, owner: facts.owner }
+  const declared = [...declaration.text.map(({ column }) => column), ...declaration.scope].filter(
+    ({ isNullable }) => !isNullable,
+  )
+  const hash = metadata.columns.find(({ databaseName }) => databaseName === table.hash)
+  const hidden = hash?.isNullable === true ? [table.number, table.chained] : [table.hash, table.number, table.chained]
+  const nullable = new Set(state.columns.filter((column) => column.nullable).map(({ name }) => name))
+  const isThere = (name: string): boolean => state.columns.some((column) => column.name === name)
   return {
     declaration,
     on,
     facts,
     state,
     hidden: declaration.hidden.map(({ databaseName, comment = '' }) => ({ name: databaseName, comment })),
-    required: requiredColumns(declaration, metadata, state),
+    required: [...declared.map(({ databaseName }) => databaseName), ...hidden].filter(
+      (name) => nullable.has(name) || (name === table.hash && !isThere(name)),
+    ),
     normalizes: declaration.text.some(({ normalizer }) => normalizer.name !== 'none'),
   }
+}
+
+/** Finds what a property declares, and then its table on a connection. @throws DeclarationError */
+export function findTargetOf(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  property: string | undefined,
+): (query: Query) => Promise<Target> {
+  const declaration = findDeclaration(dataSource, entity, property)
+  return async (query) => await findTarget(declaration, query)
 }
 
 /** A table to be found, and which triggers of ours are to be compared. */
@@ -160,17 +179,6 @@ export function requireAdoptable({ hidesRows, distributed, children }: AdoptionF
     : [`${children.join(', ')} ${children.length === 1 ? 'inherits' : 'inherit'} from it`, 'Use a migration.']
   if (!hidesRows && children.length === 0) return
   throw new AdoptionError('unsupported', `${relation} cannot be adopted: ${why}. ${next}`)
-}
-
-function requiredColumns({ table, text, scope }: Declaration, metadata: EntityMetadata, state: TableState): string[] {
-  const hash = metadata.columns.find(({ databaseName }) => databaseName === table.hash)
-  const declared = [...text.map(({ column }) => column), ...scope].filter(({ isNullable }) => !isNullable)
-  const hidden = hash?.isNullable === true ? [table.number, table.chained] : [table.hash, table.number, table.chained]
-  const nullable = new Set(state.columns.filter(({ nullable }) => nullable).map(({ name }) => name))
-  const isThere = (name: string): boolean => state.columns.some((column) => column.name === name)
-  return [...declared.map(({ databaseName }) => databaseName), ...hidden].filter(
-    (name) => nullable.has(name) || (name === table.hash && !isThere(name)),
-  )
 }
 
 /** The texts of a row as they should be stored, or why one of them is refused. */

@@ -4,7 +4,7 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { dataSourceOf } from '../registry/registry'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import { findTargetOf, Tables } from './merge'
+import { Tables } from './merge'
 import {
   type AdoptOptions,
   BATCH_RULES,
@@ -17,7 +17,7 @@ import { type AdoptSession, type Seams, withSession, withTable } from './session
 import { analyzeLog, type LoggedChange, createKeys, createLog, dropKeys, forgetLog, resolveKey } from './sql/merge'
 import { type AdoptedTable, FIND_KEPT, nameOf } from './sql/table'
 import { findAltered, forgetEntries, forgetKeys, putBack, readLogged, readMerged, turnBack } from './sql/unmerge'
-import { findDeclaration, findTarget, requireAdopted } from './target'
+import { findDeclaration, findTargetOf, requireAdopted } from './target'
 
 /** A primary key: a value, or, of several columns, an object by their names in the database. */
 type PrimaryKey = number | string | ObjectLiteral
@@ -272,9 +272,9 @@ export async function forgetMerges(
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<void> {
   checkOptions('forgetMerges()', options, PROPERTY_OPTION)
-  const declaration = findDeclaration(dataSource, entity, options.property)
+  const find = findTargetOf(dataSource, entity, options.property)
   await withSession(dataSource, {}, {}, async (session) => {
-    const { on } = await findTarget(declaration, session.query)
+    const { on } = await find(session.query)
     await session.make('forget', [...createLog(on), dropKeys(on)])
     await session.query(forgetLog(on), [on.table.guard])
   })

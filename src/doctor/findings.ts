@@ -398,7 +398,7 @@ export const typed = ({ columns }: TableState, names: readonly string[]): readon
 const WHOLE: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
 
 /** The key of a row by its properties. */
-export function toKey({ metadata, table }: Subject, key: Key): DoctorKey {
+export function toKey({ metadata, table }: Pick<Subject, 'metadata' | 'table'>, key: Key): DoctorKey {
   return Object.fromEntries(
     metadata.primaryColumns.map(({ propertyPath }, index) => {
       const value = key[index] ?? ''

@@ -14,7 +14,6 @@ import {
   qualifiedTable,
   countedRows,
   SHOWN_KEYS,
-  type Subject,
   toKey,
   typed,
 } from './findings'
@@ -97,22 +96,25 @@ export async function preview(
   const queryRunner = dataSource.createQueryRunner('master')
   try {
     const reader = new Reader(queryRunner, PREVIEW_ROWS, options.signal)
-    const subject = await openSubject(reader, metadata)
+    const relation = qualifiedTable(metadata)
+    const { table: state } = await tableState(reader.query, relation, [])
+    const surroundings = await readSurroundings(reader.query, relation, [])
+    if (!state || !surroundings) throw new DeclarationError(`preview(): there is no table ${relation}.`)
+    const key = typed(state, databaseNames(metadata.primaryColumns))
+    const table = { rows: countedRows(relation, surroundings), key }
     const seen = new Seen(toNormalizer(options.normalize), column.propertyPath, options.sampleTexts ?? SAMPLE_TEXTS)
     const read = [...scope, column].map(({ databaseName }) => databaseName)
     // If a row has no such column, Postgres calls a function of that name, which any role may have made.
-    const [missing] = missingColumns(subject.state, [...subject.table.key.map(({ name }) => name), ...read])
+    const [missing] = missingColumns(state, [...key.map(({ name }) => name), ...read])
     if (missing !== undefined) {
-      throw new DeclarationError(
-        `preview(): ${qualifiedTable(metadata)} has no column "${missing}". Run your migrations first.`,
-      )
+      throw new DeclarationError(`preview(): ${relation} has no column "${missing}". Run your migrations first.`)
     }
     const select = numberedColumns('c', read)
-    const parts = { table: subject.table, columns: read, texts: [column.databaseName], select }
+    const parts = { table, columns: read, texts: [column.databaseName], select }
     for await (const { results } of reader.pages(parts)) {
       for (const result of results) {
         const values = read.map((_, index) => result[`c${index}`] ?? null)
-        seen.add(values, toKey(subject, keyOfResult(subject.table, result)))
+        seen.add(values, toKey({ metadata, table }, keyOfResult(table, result)))
       }
     }
     return seen.report()
@@ -132,22 +134,6 @@ function onlyColumn(
   const column = metadata.columns.find(({ propertyPath }) => propertyPath === property)
   if (column) return { column, scope: [] }
   throw new DeclarationError(`preview(): name a property of ${metadata.name} that holds a text: property: 'url'.`)
-}
-
-async function openSubject(reader: Reader, metadata: EntityMetadata): Promise<Subject> {
-  const relation = qualifiedTable(metadata)
-  const { table: state } = await tableState(reader.query, relation, [])
-  const surroundings = await readSurroundings(reader.query, relation, [])
-  if (!state || !surroundings) throw new DeclarationError(`preview(): there is no table ${relation}.`)
-  const key = typed(state, databaseNames(metadata.primaryColumns))
-  return {
-    metadata,
-    table: { rows: countedRows(relation, surroundings), key },
-    state,
-    surroundings,
-    reader,
-    onRows: () => {},
-  }
 }
 
 /** Rows of one normalized text. */
