@@ -170,7 +170,11 @@ const library = () => ({
 })
 
 async function compile(sources: readonly Source[]): Promise<void> {
-  const compilerOptions = { module: ts.ModuleKind.CommonJS, target: ts.ScriptTarget.ES2022, experimentalDecorators: true }
+  const compilerOptions = {
+    module: ts.ModuleKind.CommonJS,
+    target: ts.ScriptTarget.ES2022,
+    experimentalDecorators: true,
+  }
   for (const { file, syntax } of sources) {
     const target = path.join(COMPILED, file.replace(/\.ts$/, '.js'))
     await mkdir(path.dirname(target), { recursive: true })
