@@ -6,33 +6,33 @@ import { AttemptsExhaustedError, TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { currentEvent } from './watch'
 
-/** One try and nine retries. */
+/** The most attempts: one try and nine retries. */
 const MAX_ATTEMPTS = 10
 /**
- * How often a foreign key violation may be the fault of others, who delete a row that was found before anything refers
- * to it. A violation by the caller is reported a tenth of a second later for that.
+ * Attempts in which a foreign key violation may be a race: others delete a row before anything refers to it. A
+ * violation by the caller is therefore reported a tenth of a second later.
  */
 export const MAX_DANGLING = 5
 const FIRST_DELAY_MILLISECONDS = 5
 const MAX_DELAY_MILLISECONDS = 500
 
 /**
- * How long to wait after an attempt: full jitter, anything from 0 to a limit that starts at 5 ms and doubles up to
- * 500 ms, so that those who lost one race do not meet again in the next.
+ * Returns how long to wait after an attempt: full jitter, from 0 to a limit that doubles from 5 ms to at most 500 ms.
+ * Calls that lost one race therefore do not collide again in the next.
  *
- * @param attempt the one that failed, 1-based
- * @param random from 0 to 1
+ * @param attempt the attempt that failed, 1-based
+ * @param random a random number from 0 to 1
  */
 export function backoffMilliseconds(attempt: number, random: number): number {
   return random * Math.min(MAX_DELAY_MILLISECONDS, FIRST_DELAY_MILLISECONDS * 2 ** (attempt - 1))
 }
 
-/** How often an operation was tried. */
+/** Counts the attempts of an operation. */
 export class Attempts {
   private readonly started = performance.now()
-  /** How many were made, with the one under way. */
+  /** The number of attempts, including the one under way. */
   count = 1
-  /** The unique violation of our own index, for a text that no row was found to hold. */
+  /** The unique violation of our own index, when no row was found with the text. */
   refusal: unknown
 
   constructor(
@@ -54,7 +54,7 @@ export class Attempts {
   /**
    * Waits before the next attempt.
    *
-   * @param cause why the last one failed. @default others were faster, and the error has the last `refusal`
+   * @param cause the error of the last attempt. @default others were faster, and the error has the last `refusal`
    * @throws AttemptsExhaustedError if there is no next attempt
    * @throws the cause, unless another attempt may help
    */
@@ -63,15 +63,15 @@ export class Attempts {
     await this.next(cause)
   }
 
-  /** Whether another attempt may succeed after this error. */
+  /** Returns whether another attempt may succeed after this error. */
   mayHelp(cause: unknown): boolean {
     return !this.session.inTransaction && isSerializationError(cause)
   }
 
   /**
-   * Does what `again` does, of what `asOne` threw.
+   * Does what `again` does, for an error that `asOne` threw.
    *
-   * @param helps another attempt may succeed, in the caller's transaction too
+   * @param helps whether another attempt may succeed, in the caller's transaction too
    */
   async againWhole(cause: unknown, helps: boolean): Promise<void> {
     const lost = cause instanceof TransactionAbortedError ? cause.cause : cause
@@ -79,7 +79,7 @@ export class Attempts {
     await this.next(lost)
   }
 
-  /** Does what `again` does, whatever the cause was. */
+  /** Does what `again` does, for any cause. */
   async next(cause: unknown): Promise<void> {
     if (this.count === MAX_ATTEMPTS) {
       throw new AttemptsExhaustedError(this.name, this.count, performance.now() - this.started, cause ?? this.refusal)

@@ -10,77 +10,77 @@ import type { RequestedRow, RowValues } from './row-values'
 import { isChanging } from './updates'
 import { batchStatementOf, NO_DEFAULTS, rowShape, statementsOf } from './statements'
 
-/** Rows in one statement: enough that the round trip does not count, few enough that two at once share a call's work. */
+/** Rows of one statement. The round trip hardly counts, and two statements at once can still share a call's work. */
 const BATCH_ROWS = 1_000
-/** Characters in one statement, so that neither the driver's strings nor a message to the server grow too long. */
+/** Characters of one statement. The limit keeps the driver's strings and the messages to the server short. */
 const BATCH_CHARACTERS = 16 * 2 ** 20
 
-/** A row that the call asks for, with every input that asks for it. */
+/** A row that the call requests, with every input that requests it. */
 export interface DistinctRow extends RequestedRow {
-  /** Index of the first input, which gives the other columns. */
+  /** Index of the first input, which sets the other columns. */
   readonly input: number
-  /** Further inputs that share its result, where there are any: of thousands, each list would count. */
+  /** Further inputs that share its result, if any. Empty lists for thousands of rows would cost memory. */
   repeats: Repeat[] | undefined
 }
 
-/** An input whose text an earlier input has already. */
+/** An input with the same text as an earlier input. */
 export interface Repeat {
   readonly input: number
   readonly values: ObjectLiteral
-  /** An earlier input that brings the same values: what refuses that one refuses this one too, until the row is stored. */
+  /** An earlier input with the same values. Until the row is stored, that input's error is this one's too. */
   readonly sameAs: number | undefined
 }
 
 /** A row as a batch sends it. */
 export interface BatchItem extends DistinctRow {
   /**
-   * Texts in the order of `row.all`, which has objects, each with a text of its own. Nearly no row has, and is its own item:
-   * of thousands, each copy would count.
+   * Texts in the order of `row.all`, if that contains objects, each with a text of its own. Most rows contain none and
+   * are their own items, because thousands of copies would cost memory.
    */
   readonly texts?: readonly (string | null)[]
-  /** A value has no text that a batch could send. @default false */
+  /** Whether a value has no text that a batch could send. @default false */
   readonly alone?: boolean
 }
 
-/** Rows of one statement, or one that takes statements of its own. */
+/** The rows of one statement, or one row that takes statements of its own. */
 export interface Batch {
   readonly items: readonly BatchItem[]
   readonly alone: boolean
 }
 
-/** Compares rows for a sort: in another order than by hash two batches of the same texts would deadlock. */
+/** Compares rows for a sort by hash. In another order, two batches with the same texts would deadlock. */
 export function byHash({ row: left }: DistinctRow, { row: right }: DistinctRow): number {
   return left.hash < right.hash ? -1 : Number(left.hash > right.hash)
 }
 
 export const compareTexts = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
 
-/** What decides how the rows of a call are cut into batches. */
+/** The rules by which the rows of a call are divided into batches. */
 export interface BatchRules {
   readonly entityText: ReadyText
-  /** SQL of the defaults of columns that a row may leave out beside rows that bring them. @default all bring the same */
+  /** SQL of defaults, for rows without columns that other rows set. @default all rows set the same columns */
   readonly defaults?: ReadonlyMap<string, string> | undefined
-  /** What happens to the rows that are found. @default nothing */
+  /** The changes of rows that are found. @default none */
   readonly updates?: Updates | undefined
-  /** Rows in one statement. @default 1,000 */
+  /** The rows of one statement. @default 1,000 */
   readonly batchRows?: number | undefined
 }
 
-/** The rows bring different columns. */
+/** Returns whether the rows set different columns. */
 export function isMixed(rows: readonly DistinctRow[]): boolean {
   const first = rows[0]?.row
   for (const { row } of rows) if (first && row.others !== first.others && !sameColumns(row, first)) return true
   return false
 }
 
-/** Makes no text for each row: of thousands, nearly always all bring the same columns. */
+/** Builds no string for each row, because nearly always all rows set the same columns. */
 const sameColumns = ({ others: left }: RowValues, { others: right }: RowValues): boolean =>
   left.length === right.length && left.every((name, index) => name === right[index])
 
 /**
- * Cuts rows into batches.
+ * Divides rows into batches.
  *
- * @param refuse takes the rows whose values have no text
+ * @param refuse is called for rows whose values have no text
  */
 export function* inBatches(
   rules: BatchRules,
@@ -88,7 +88,7 @@ export function* inBatches(
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
   const { defaults, updates, batchRows = BATCH_ROWS } = rules
-  // What Postgres gives an identity column has no SQL: one statement has such a column for all rows or for none. And it
+  // An identity column has no default in SQL, so a statement sets it for all rows or for none. A statement also either
   // updates rows or only finds them.
   const groupOf = ({ row }: DistinctRow): string => {
     return `${isChanging(updates, row)}\n${row.others.filter((name) => !defaults?.has(name)).join('\n')}`
@@ -127,7 +127,7 @@ function withTexts(
     const { all, others } = row.row
     const texts = all.map((value) => parameterText(value, options))
     if (!all.some((value) => ArrayBuffer.isView(value))) return { ...row, texts }
-    // The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says.
+    // The driver sends a Buffer as bytes. For a column other than `bytea`, no text has the meaning of these bytes.
     const columns = insertColumns(rowShape(entityText, others))
     const { types } = entityText.ready
     const isBytes = (value: unknown, index: number): boolean =>
@@ -176,7 +176,7 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   }
 }
 
-/** The texts of each column, those of the key first; NULL where a row does not bring it. */
+/** Returns the texts of each column, first those of the key. A row that does not set a column has NULL there. */
 function columnsOf(items: readonly BatchItem[], others: readonly string[]): (string | null)[][] {
   let last: RowValues | undefined
   let places: readonly number[] = []
@@ -192,7 +192,7 @@ function columnsOf(items: readonly BatchItem[], others: readonly string[]): (str
     last = row
     const values = texts ?? row.all
     for (let nth = 0; nth < places.length; nth += 1) {
-      // One without a text of its own is no object, and needs no options.
+      // A value of an item without `texts` is not an object, and needs no options.
       const value = values[places[nth] ?? -1]
       const text = typeof value === 'string' ? value : parameterText(value)
       ;(columns[nth] ??= []).push(text)
@@ -201,12 +201,12 @@ function columnsOf(items: readonly BatchItem[], others: readonly string[]): (str
   return columns
 }
 
-/** So many scopes name so few partitions that planning for these costs less than a plan for all of them. */
+/** The most scopes for which planning only their partitions costs less than planning all partitions. */
 const FEW_SCOPES = 8
-/** Types whose values compare as they are given. */
+/** Types whose values compare in the form in which they are given. */
 const EXACT: ReadonlySet<string | undefined> = new Set(['smallint', 'integer', 'bigint', 'uuid', 'text', 'date'])
 
-/** Columns of the scope by which a table is partitioned, with the few values that the batch brings for them. */
+/** Returns scope columns of a partitioned table, with the values in the batch if these are few. */
 function fewScopes(
   { ready, declaration }: ReadyText,
   columns: readonly (readonly (string | null)[])[],
@@ -222,14 +222,14 @@ function fewScopes(
   })
 }
 
-/** A row of each set of columns that the rows bring. */
+/** Returns one row for each set of columns that the rows set. */
 function columnSets(items: readonly BatchItem[]): RowValues[] {
   const sets: RowValues[] = []
   for (const { row } of items) if (!sets.some((one) => sameColumns(one, row))) sets.push(row)
   return sets
 }
 
-/** A batch that only looks rows up, as one statement with its parameters. */
+/** Returns the statement and parameters of a batch that only looks rows up. */
 export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const values = columnsOf(items, [])
   if (!entityText.ready.distributed) return { statement: statementsOf(entityText).findMany, values }
@@ -240,12 +240,12 @@ export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[
   }
 }
 
-/** Parameters that Postgres takes in one statement. */
+/** The most parameters that Postgres takes in one statement. */
 export const MAX_PARAMETERS = 65_535
 
 /**
- * Inserts of these rows of a batch into a distributed table, with their places in the batch; in one statement, unless
- * they bring very many columns.
+ * Returns INSERTs of these rows of a batch into a distributed table, with their positions in the batch. One statement
+ * inserts all rows, unless they set very many columns.
  */
 export function* createQueries(
   { entityText }: BatchRules,
@@ -293,9 +293,9 @@ export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Val
 }
 
 /**
- * The order in which numbered rows are written: by the scopes of their numbers, and within a scope in the order given,
- * which is the order of the numbers. Batches need not be sorted by hash: a transaction that has numbered a row of a
- * scope keeps others out of the scope.
+ * Returns a function that sorts numbered rows by the scopes of their numbers. Within a scope, rows keep the given
+ * order, which is that of the numbers. Batches need no order by hash, because a transaction that has numbered a row of
+ * a scope keeps others out of the scope.
  *
  * @returns undefined for an entity whose rows are not numbered
  */
@@ -315,8 +315,8 @@ export function scopeOrder(
 }
 
 /**
- * Unique indexes that may refuse rows only because others were numbered meanwhile, so that another attempt may succeed:
- * those of numbers that no row brings.
+ * Returns the unique indexes of numbers that no row sets. Another attempt may succeed, because such an index may refuse
+ * a row only because others were numbered meanwhile.
  */
 export function numberIndexes(
   rows: readonly { readonly columns: { readonly metadata: EntityMetadata }; readonly values: ObjectLiteral }[],

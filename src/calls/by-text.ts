@@ -29,7 +29,7 @@ import { watched, watchers } from './watch'
  *
  * @param values text and scope, and nothing else
  *
- * @throws as `findOneByText` does
+ * @throws the errors of `findOneByText`
  * @example
  * if (await existsByText(manager, Page, { url: 'http://example.com/' })) return
  */
@@ -66,12 +66,12 @@ export async function existsByText<
 }
 
 /**
- * Returns how many rows hold one of the texts, looked up in batches. Inputs with equal texts count once, and a text that
- * the normalizer refuses counts for none. Outside a transaction, each batch sees a moment of its own.
+ * Returns how many rows hold one of the texts, looked up in batches. Inputs with equal texts count once, and a text
+ * that the normalizer refuses counts for none. Outside a transaction, each batch has a snapshot of its own.
  *
  * @param inputs text and scope of each, and nothing else
  *
- * @throws as `findOneByText` does
+ * @throws the errors of `findOneByText`
  * @example
  * const known = await countByText(manager, Page, [{ url: 'http://example.com/' }, { url: 'http://example.org/' }])
  */
@@ -107,7 +107,7 @@ async function countRows(
   const session = await openSession(manager, options.replica ? 'slave' : 'master')
   try {
     const found = await findRows(session, await readyText(session, entityText), rows)
-    // By their keys: scopes that differ as given may be stored alike.
+    // Counts primary keys, because scopes that differ as given may be stored as equal values.
     const seen = [...found.values()].filter((row) => isSeen(entityText, row, options))
     return new Set(seen.map(({ columns }) => columns.map((value) => parameterText(value)).join('\0'))).size
   } finally {
@@ -117,15 +117,15 @@ async function countRows(
 
 /**
  * Deletes the row that holds the text, and returns whether there was one. It takes one round trip if the row is found.
- * The row is of the entity's class, and not deleted softly unless `withDeleted` says so. Subscribers get the events of
- * TypeORM's `delete()`; foreign keys do what they say.
+ * The row must have the entity's class, and must not be softly deleted unless `withDeleted` is set. Subscribers get the
+ * events of TypeORM's `delete()`, and the ON DELETE actions of foreign keys apply.
  *
  * @param values text and scope, and nothing else
  *
- * @throws as `findOneByText` does
+ * @throws the errors of `findOneByText`
  * @throws AttemptsExhaustedError
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
- * @throws QueryFailedError of TypeORM for everything else, a foreign key that refers to the row included
+ * @throws QueryFailedError of TypeORM for everything else, including a foreign key that refers to the row
  * @example
  * const wasThere = await deleteByText(manager, Page, { url: 'http://example.com/' })
  */
@@ -171,7 +171,7 @@ async function deleteRow(
     let lost: unknown
     try {
       if ((await session.rowsOrRollBack(options.withDeleted ? deleteAnyway : ofLive, row.key)).length > 0) return true
-      // A row that was deleted and stored anew while this statement waited was at no moment missing.
+      // If the row was deleted and stored again while this statement waited, it was never missing.
       if (!isSeen(entityText, await find(session, entityText, row), options)) return false
     } catch (error) {
       lost = error
@@ -180,7 +180,7 @@ async function deleteRow(
   }
 }
 
-/** The text of a call that reads the primary key alone. */
+/** Returns the text of a call that reads only the primary key. */
 function textOf<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
@@ -191,7 +191,7 @@ function textOf<Entity extends ObjectLiteral>(
   return entityText
 }
 
-/** `find` would give the row. */
+/** Returns whether `find` would return the row. */
 const isSeen = (
   entityText: EntityText,
   row: StoredRow | null | undefined,

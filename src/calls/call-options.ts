@@ -11,56 +11,56 @@ import { isManager, kindOf, oneOf, RULE, type Rule, type Rules } from '../option
 /** Options of every operation. */
 export interface ByOptions<Entity = ObjectLiteral> {
   /**
-   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several. No type
-   * knows the names that `as` gives, so the compiler does not catch a misspelt one; the call throws DeclarationError
-   * before any SQL.
+   * The unique text to use, by the name of its property, or by `as`. It is required if the entity has several. The
+   * compiler does not catch a misspelt name, because no type contains the names that `as` sets. The call then throws
+   * DeclarationError before any SQL.
    * @default the only one
    */
   // The second type takes every string, and lets an editor suggest the properties.
   readonly by?: Extract<keyof Entity, string> | (string & Record<never, never>)
 }
 
-/** What to load onto the result, as in `find`. Eager relations are always loaded. */
+/** The relations to load onto the result, as in `find`. Eager relations are always loaded. */
 export interface LoadOptions<Entity = ObjectLiteral> {
   /**
    * Relations to load, in one more query for the whole call: `{ author: { pages: true } }`, or `['author.pages']`.
-   * @default none but the eager ones
+   * @default only the eager ones
    */
   readonly relations?: FindOptionsRelations<Entity> | readonly string[]
-  /** Load relations by a join, or each by a query of its own. @default that of the DataSource: join */
+  /** Whether to load relations by a join, or each by a query of its own. @default the DataSource's strategy: join */
   readonly relationLoadStrategy?: 'join' | 'query'
 }
 
-/** What becomes of a softly deleted row that holds the text. */
+/** The handling of a softly deleted row that holds the text. */
 export type DeletedOption = 'return' | 'restore' | 'throw'
 
-/** Only for declarations without `ignoreDeleted`, whose softly deleted rows hold their texts. */
+/** Options for declarations without `ignoreDeleted`, whose softly deleted rows hold their texts. */
 export interface DeletedOptions {
   /**
-   * What becomes of a softly deleted row that holds the text: `'return'` gives it back as it is; `'restore'` clears its
-   * delete date, as TypeORM's `restore()` does, and gives it back, not as created; `'throw'` throws TextTakenError with
-   * its primary key. In a list, this applies to each row by itself.
+   * The handling of a softly deleted row that holds the text. `'return'` returns it unchanged. `'restore'` clears its
+   * delete date, as TypeORM's `restore()` does, and returns it as not created. `'throw'` throws TextTakenError with its
+   * primary key. In a list, this applies to each row.
    *
    * @default 'return'
    */
   readonly deleted?: DeletedOption
 }
 
-/** A tree of relations to load, of which some are also found or created. */
+/** A tree of relations to load. Some of them are also found or created. */
 type NestedRelations<Entity> = {
   readonly [Name in keyof Entity]?:
     | 'findOrCreate'
     | (Name extends keyof FindOptionsRelations<Entity> ? FindOptionsRelations<Entity>[Name] : never)
 }
 
-/** What becomes of the relations of a row that is found or created. */
+/** Options for the relations of a row that is found or created. */
 interface NestedOptions<Entity = ObjectLiteral> extends Omit<LoadOptions<Entity>, 'relations'> {
   /**
    * Relations to load, as in `find`.
    *
-   * `'findOrCreate'` for one of them, or in place of them all: new objects that the values bring there, and all that
-   * these bring, become rows too. Those whose class has a unique text are found or created by it, others are saved. The
-   * result has them. A row that is found keeps its relations, and nothing is created for it; the result has the stored
+   * With `'findOrCreate'` for one relation, or for all, new objects in the values become rows too, with all objects
+   * nested in them. Objects whose class has a unique text are found or created by it; others are saved. The result
+   * contains them. A row that is found keeps its relations, nothing is created for it, and the result has the stored
    * relations.
    *
    * @default eager relations are loaded, and a new object in a relation is refused
@@ -68,11 +68,11 @@ interface NestedOptions<Entity = ObjectLiteral> extends Omit<LoadOptions<Entity>
   readonly relations?: LoadOptions<Entity>['relations'] | NestedRelations<Entity> | 'findOrCreate'
 }
 
-/** How far a call with many inputs has come. */
+/** The progress of a call with many inputs. */
 export interface FindOrCreateProgress {
-  /** Inputs whose result is known; the others count among them. */
+  /** Inputs whose result is known. They include the inputs of the other two counts. */
   readonly done: number
-  /** How many rows were created. */
+  /** Rows that were created. */
   readonly created: number
   /** Inputs that have an error at their index. */
   readonly rejected: number
@@ -81,15 +81,15 @@ export interface FindOrCreateProgress {
 /** Options for calls with many inputs. */
 export interface ProgressOptions {
   /**
-   * Once aborted, no further batch is sent, and the call throws its `reason` when those at the server have ended. What
-   * was sent stays: outside a transaction it is committed, and a caller's transaction stays usable.
+   * Once it is aborted, no further batch is sent. The call throws its `reason` when the batches at the server have
+   * ended. Outside a transaction, written rows are committed. A caller's transaction stays usable.
    *
    * @default none
    */
   readonly signal?: AbortSignal | undefined
   /**
-   * Called after each batch, and once where all inputs are refused before there is one. What it throws ends the call as
-   * an aborted signal does.
+   * Called after each batch, and once if all inputs are refused before there is one. If it throws, the call ends as an
+   * aborted signal ends it.
    *
    * @default none
    */
@@ -100,10 +100,10 @@ export interface ProgressOptions {
 export interface FindOrCreateOptions<Entity = ObjectLiteral>
   extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {
   /**
-   * Values that are used only when the row is created, beside those that the row is asked for with; or a function that
-   * returns them. It is called only when the row is missing, once, whatever the number of attempts, and while this call
-   * holds neither a lock nor a pooled connection, so it may take its time. If someone else creates the row meanwhile,
-   * that row is found and the values are not used. What it throws is thrown, and nothing is written.
+   * Values that are used only when the row is created, in addition to the given ones, or a function that returns them.
+   * The function is called only when the row is missing, once for all attempts. It may take its time, because the call
+   * then holds neither a lock nor a pooled connection. If someone else creates the row meanwhile, that row is found and
+   * the values are not used. If the function throws, the call throws that error and writes nothing.
    *
    * @default none
    */
@@ -114,9 +114,9 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral>
 export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
   extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions, ProgressOptions {
   /**
-   * Further values of a missing row, as in `findOrCreate`. A function gets an input and its index. It is called for the
-   * inputs that are missing, one after another in their order, before the first row is written; of equal texts for the
-   * first. If it throws, its input has the error, and no other input is affected. Not together with
+   * Further values of a missing row, as in `findOrCreate`. A function gets an input and its index. It is called for
+   * missing inputs in their order, one at a time, before the first row is written. For equal texts it is called for the
+   * first. If it throws, its input has the error, and no other input is affected. It cannot be combined with
    * `relations: 'findOrCreate'`.
    *
    * @default none
@@ -128,15 +128,15 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
 
 /** Options of `deleteByText`. */
 export interface DeleteByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {
-  /** Find the row even if it is deleted softly. @default false, as in `find` */
+  /** Whether to find the row even if it is softly deleted. @default false, as in `find` */
   readonly withDeleted?: boolean
 }
 
 /** Options of `existsByText` and `countByText`. */
 export interface CountByTextOptions<Entity = ObjectLiteral> extends DeleteByTextOptions<Entity> {
   /**
-   * Read from a replica, if the DataSource has any (`replication`). A replica may not have the latest rows yet. A
-   * manager with a connection of its own, as in a transaction, reads there all the same.
+   * Whether to read from a replica, if the DataSource has any (`replication`). A replica may lack the latest rows. A
+   * manager with a connection of its own, as in a transaction, still reads from that connection.
    *
    * @default false
    */
@@ -146,12 +146,12 @@ export interface CountByTextOptions<Entity = ObjectLiteral> extends DeleteByText
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends CountByTextOptions<Entity>, LoadOptions<Entity> {}
 
-/** A property, or one of an embedded: `meta.size`. */
+/** A property, or a property of an embedded: `meta.size`. */
 type PropertyPath<Entity> = Extract<keyof Entity, string> | `${Extract<keyof Entity, string>}.${string}`
 
 /**
- * Returns SQL over two rows, made of their columns, by property. `stored` is the row that exists; `given` is the row that
- * would be created, as `EXCLUDED` is in SQL. The SQL must not hold values of the moment: each SQL is another statement.
+ * Returns SQL over two rows, with their columns by property. `stored` is the row that exists. `given` is the row that
+ * would be created, like `EXCLUDED` in SQL. The SQL must not contain changing values: each SQL is a statement.
  *
  * @example
  * ({ stored, given }) => `greatest(${stored.score}, ${given.score})`
@@ -164,25 +164,25 @@ export type SqlOfRow<Entity = never> = (rows: {
 /** Options of `upsertByText`. */
 export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
   /**
-   * Properties that an existing row takes over from the values, if these bring them. A relation stands for its join
-   * columns, an embedded for all of its columns. `[]` updates nothing, as `findOrCreate` does. An object names them with
-   * `true`, and gives SQL for others: `{ title: true, hits: ({ stored }) => \`${stored.hits} + 1\` }`.
+   * Properties that an existing row takes over from the values, if these contain them. A relation means its join
+   * columns, an embedded all of its columns. `[]` updates nothing, as in `findOrCreate`. An object has `true` for such
+   * a property, and SQL for others: `{ title: true, hits: ({ stored }) => \`${stored.hits} + 1\` }`.
    *
-   * @default every column that the values bring, but for text, scope, primary key, generated columns, version, the dates
-   * of creation, update and deletion, and what is declared with `update: false`. The latter two dates can be listed.
+   * @default every column in the values except text, scope, primary key, generated columns, version, the dates of
+   * creation, update and deletion, and columns declared with `update: false`. The latter two dates can be listed.
    */
   readonly update?:
     | readonly PropertyPath<Entity>[]
     | { readonly [Path in PropertyPath<Entity>]?: true | SqlOfRow<Entity> }
   /**
-   * Values that are used only when the row is created, beside those that the rows give. `update` takes over none of them.
+   * Values that are used only when the row is created, beside those of the rows. `update` takes over none of them.
    *
    * @default none
    */
   readonly create?: DeepPartial<Entity>
   /**
-   * SQL of a condition, for instance that the given row is newer. A row of which it is not true stays as it is, and is
-   * returned like any other.
+   * SQL of a condition, for instance that the given row is newer. If it is not true for a row, the row stays unchanged,
+   * and is returned like any other.
    *
    * @default every row is updated
    * @example
@@ -190,21 +190,21 @@ export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<E
    */
   readonly where?: SqlOfRow<Entity>
   /**
-   * Leave alone a row that has all the values already, so that neither its version nor its date of update moves.
+   * Whether to leave a row unchanged if it has all the values already, including its version and its update date.
    * @default false
    */
   readonly skipUpdateIfNoValuesChanged?: boolean
 }
 
 const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
-/** A promise is refused: it shows that a function was called instead of passed. */
+/** Refuses a promise, because it shows that a function was called instead of passed. */
 const isValues = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
 
-/** The value that stands for all relations, or for one of them. */
+/** The value that selects all relations, or one of them, to be found or created. */
 const FIND_OR_CREATE = 'findOrCreate'
 
-/** Whether relations are to be found or created, and not only loaded. */
+/** Returns whether relations are found or created, and not only loaded. */
 export const namesFindOrCreate = (relations: unknown): boolean =>
   relations === FIND_OR_CREATE ||
   (typeof relations === 'object' && relations !== null && Object.values(relations).some(namesFindOrCreate))
@@ -250,7 +250,7 @@ const create: Rule = {
   expected: 'an object with values, or a function that returns one',
 }
 
-/** What the options of each operation take; those of an operation of another folder stand beside it. */
+/** The rules for the options of the operations by text. */
 export const CALL_RULES: {
   readonly hashOf: Rules<ByOptions>
   readonly findOrCreate: Rules<FindOrCreateOptions>
@@ -284,17 +284,17 @@ export const CALL_RULES: {
 }
 
 /**
- * Values as an operation takes them: properties of the entity, and the text that `by` names. That no others are given is
- * checked of a variable too, where TypeScript lets more than a literal pass.
+ * The values that an operation takes: properties of the entity, and the text that `by` names. The type also refuses
+ * other properties of a variable, where TypeScript alone checks only a literal.
  *
- * @typeParam Given what the caller gives, inferred
- * @typeParam By the name that the option `by` has, inferred; string where it is left out or not known
+ * @typeParam Given the type of the caller's values, inferred
+ * @typeParam By the value of the option `by`, inferred; string if it is left out or not known
  */
 export type GivenValues<Entity, Given, By = string> = DeepPartial<Entity> &
   NoOthers<Entity, Given> &
   WithText<Entity, Given, By>
 
-// `Given` stands in a branch so that it is inferred; where all is well, a literal is checked against the entity alone.
+// A branch uses `Given`, so that it is inferred. If nothing is wrong, a literal is checked against the entity alone.
 export type NoOthers<Entity, Given> = keyof Given extends keyof Entity
   ? unknown
   : string extends keyof Given
@@ -303,12 +303,12 @@ export type NoOthers<Entity, Given> = keyof Given extends keyof Entity
 
 declare const misspelt: unique symbol
 
-/** Nothing has this type: the compiler names it, and so the property. */
+/** No value has this type. The compiler's message contains its name, and therefore the property. */
 export interface NoPropertyOfTheEntity<Name> {
   readonly [misspelt]: Name
 }
 
-/** Which property is a unique text no type can tell, unless it is named. */
+/** Requires the text that `by` names. Without `by`, no type knows which property is a unique text. */
 type WithText<Entity, Given, By> = string extends By | keyof Entity
   ? unknown
   : By extends keyof Given
@@ -318,7 +318,7 @@ type WithText<Entity, Given, By> = string extends By | keyof Entity
 /** Options whose `by` is inferred. */
 export type Naming<By, Options> = Options & { readonly by?: By | undefined }
 
-/** @throws DeclarationError for anything but the EntityManager of a DataSource that was initialized */
+/** @throws DeclarationError for a value other than the EntityManager of a DataSource that was initialized */
 export function requireManager(manager: EntityManager): void {
   const given: unknown = manager
   if (isManager(given)) {
@@ -343,8 +343,8 @@ export function requireArray(inputs: readonly unknown[]): void {
 }
 
 /**
- * @param length of an entry
- * @throws DeclarationError for anything but an array of arrays, the first element of each of which is an entity
+ * @param length the length of an entry
+ * @throws DeclarationError for a value other than a non-empty array of arrays with this length
  */
 export function requireEntries(entries: readonly unknown[], length: number): void {
   const wrong = entries.findIndex((entry) => !Array.isArray(entry) || entry.length !== length)
@@ -355,14 +355,14 @@ export function requireEntries(entries: readonly unknown[], length: number): voi
   )
 }
 
-/** Where an operation was called. */
+/** The place where an operation was called. */
 export interface Caller {
   readonly stack?: string
 }
 
 /**
- * Must be called before the operation awaits anything. For operations that go through many functions: Node.js keeps ten
- * frames of a stack, and ours would leave none for the caller.
+ * Captures the caller's stack, before the operation awaits anything. Node.js keeps ten frames of a stack, and an
+ * operation that runs through many functions would leave none for the caller.
  *
  * @param operation the function that was called
  */
@@ -373,8 +373,8 @@ export function callerOf(operation: Function): Caller {
 }
 
 /**
- * Puts the caller's lines below our own in the stack of every error that the operation throws or gives as a result. An
- * error of the user's own functions stays as it is.
+ * Adds the caller's lines below our own to the stack of every error that the operation throws or returns in a result.
+ * An error of the user's own functions stays unchanged.
  */
 export const calledFrom = <Result>(caller: Caller, work: Promise<Result>): Promise<Result> =>
   work.then(
@@ -398,7 +398,7 @@ function addCaller(error: unknown, { stack = '' }: Caller): void {
   Object.defineProperty(error, 'stack', { value: `${error.stack}\n${lines}`, configurable: true, writable: true })
 }
 
-/** Reports to the caller how far the call is, and lets the caller end it between two batches. */
+/** Reports the progress of a call to the caller, and lets the caller end it between two batches. */
 export class Progress {
   private done = 0
   private created = 0
@@ -411,7 +411,7 @@ export class Progress {
     this.options.signal?.throwIfAborted()
   }
 
-  /** Takes what became of inputs. Of equal texts, only the first can be created. */
+  /** Counts the result of inputs. Of equal texts, only the first can be created. */
   count(result: { readonly created: boolean } | { readonly error: unknown }, inputs: number): void {
     this.done += inputs
     if ('error' in result) this.rejected += inputs

@@ -12,56 +12,56 @@ import { statementsOf } from './statements'
 import { isObject } from './values'
 import { currentEvent, type OperationEvent } from './watch'
 
-/** How many calls may go their ordinary way at once; further calls wait. */
+/** The most calls that send their own statements at once. Further calls wait. */
 const MOST_ALONE = 8
-/** Fewer than these share nothing: a statement for many costs about as much as two for one. */
+/** The fewest calls that share a look-up. A statement for many costs about as much as two for one. */
 const LEAST_SHARING = 3
-/** Rows of one shared look-up, and characters of their keys; a key that is longer than these never waits. */
+/** The most rows of one shared look-up, and the most characters of their keys. A longer key never waits. */
 const MOST_SHARING = 1_000
 const MOST_CHARACTERS = 2 ** 18
 /**
- * A shared look-up that takes longer than this, in milliseconds, delays nobody: something is wrong with its connection
- * or a table.
+ * The duration in milliseconds after which a shared look-up no longer delays other calls. Its connection or a table has
+ * a problem then.
  */
 const SLOW_MILLISECONDS = 20
-/** Where fewer rows than this share are found, looking for them first would only add to what inserts them. */
+/** The share of found rows below which a look-up before the insert would only add work. */
 const LEAST_FOUND = 0.25
-/** What one more call weighs in that share. */
+/** The weight of one more call in that share. */
 const WEIGHT = 0.05
 
 /** A call that may wait. */
 export interface Arrival {
   readonly manager: EntityManager
   readonly row: RowValues
-  /** What it does where no row holds the text: nothing, insert it, or run code of the user's before it inserts. */
+  /** The action if no row holds the text: nothing, an insert, or the user's code and then an insert. */
   readonly missing: 'nothing' | 'insert' | 'ask'
-  /** Whether it can do with the row that was found. @default any will do */
+  /** Returns whether the call accepts the row that was found. @default every row is accepted */
   readonly takes?: ((stored: StoredRow) => boolean) | undefined
 }
 
 /** The answer to a call that waited. */
 export interface Answer {
-  /** The row that holds the text; null where none does; undefined where it shall go its ordinary way. */
+  /** The row that holds the text; null if there is none; undefined if the call must send its own statement. */
   readonly stored: StoredRow | null | undefined
   /** Calls with the same text, which wait for its row. */
   readonly followers?: WaitingCall[] | undefined
 }
 
 interface WaitingCall extends Arrival {
-  /** It has waited for another call of its text already, and does so only once. */
+  /** Whether it has already waited for another call with its text. A call does so only once. */
   readonly followed: boolean
-  /** Its row holds what another call must not get a copy of: it is looked up for this call alone. */
+  /** Whether its row contains values that another call must not share. It is then looked up for this call alone. */
   readonly apart: boolean
   readonly resolve: (answer: Answer) => void
-  /** Hears that the call shared an answer. */
+  /** The event that records that the call shared an answer. */
   readonly event: OperationEvent | undefined
 }
 
 /**
- * Coalesces calls that look up texts of one table at the same time. The first few go their ordinary way, each with a
- * statement of its own. Calls that come while these are busy wait here, and as soon as no shared look-up is under way,
- * all that wait by then share one: it reads, so it holds no lock and waits for no other transaction. Of the calls that
- * would insert one text, only the first does, and the others get what it got.
+ * Coalesces calls that look up texts of one table at the same time. The first few calls each send a statement of their
+ * own. Calls that arrive while these are busy wait here. As soon as no shared look-up is under way, all calls that wait
+ * by then share one. It only reads, so it holds no lock and waits for no other transaction. If several calls would
+ * insert one text, only the first does, and the others get its row.
  *
  * A call is answered only by what was sent after it began, so nobody joins what is under way already.
  */
@@ -71,7 +71,7 @@ export class Coalescer {
   private sharing = 0
   private gathering = false
   private waiting: WaitingCall[] = []
-  /** The last waiting calls were enough to share a look-up. The next calls may be as many, and wait to see. */
+  /** Whether the last waiting calls were enough to share a look-up. The next calls may be as many, so they wait too. */
   private crowded = false
   /** The share of recent calls that a look-up answered, or would have. */
   private found = 1
@@ -81,10 +81,10 @@ export class Coalescer {
     private readonly mode: ReplicationMode,
   ) {}
 
-  /** @returns undefined where the call goes its ordinary way at once; it says by `leave` when it has */
+  /** @returns undefined if the call sends its own statement at once; it then calls `leave` when it has finished */
   enter({ manager, row, missing, takes }: Arrival): Promise<Answer> | undefined {
     const free = !this.crowded && this.alone < MOST_ALONE && this.sharing === 0 && this.waiting.length === 0
-    // A key that shares is short, and of nothing but texts and numbers: the driver sends an object in ways of its own.
+    // A shared key is short, and contains only texts and numbers, because the driver sends objects in other ways.
     const mayShare = (): boolean => keyLengthOf(row) <= MOST_CHARACTERS && !row.key.some(isObject) && this.seesAlike()
     if (free || this.found < LEAST_FOUND || !mayShare()) {
       this.alone += 1
@@ -98,26 +98,26 @@ export class Coalescer {
     return answer
   }
 
-  /** A call that went its ordinary way has its row: notifies the calls that wait for it. */
+  /** Passes the row of a call that sent its own statement to the calls that wait for it. */
   notify({ followers = [] }: Answer, stored: StoredRow): void {
     for (const one of followers.splice(0)) this.give(one, copyOf(stored))
   }
 
   /**
-   * The ordinary way of a call is over.
+   * Ends a call that sent its own statement.
    *
-   * @param answer what `enter` gave it
-   * @param result unless it created a row, a look-up would have answered it. @default nobody knows
+   * @param answer the answer of `enter`
+   * @param result unless it created a row, a look-up would have answered the call. @default unknown
    */
   leave(answer: Answer | undefined, result?: { readonly created: boolean }): void {
     this.alone -= 1
     if (result) this.weigh(!result.created)
-    // Calls that were not notified: the call that they waited for failed, which concerns only itself.
+    // Followers are left if the call for which they waited failed. Its failure concerns only that call.
     if (answer?.followers) for (const one of answer.followers.splice(0)) this.waiting.push({ ...one, followed: true })
     if (this.waiting.length > 0) this.serve()
   }
 
-  /** Under row security, connections that are given a caller's rights see different rows. */
+  /** Returns whether all connections see the same rows. Under row security they may see different ones. */
   private seesAlike(): boolean {
     const ready = knownReady(this.entityText.declaration)
     return ready?.rowSecurity === false && !ready.distributed
@@ -127,7 +127,7 @@ export class Coalescer {
     const most = this.waiting.length >= MOST_ALONE ? 1 : 0
     if (this.waiting.length === 0 || this.sharing > most || this.gathering) return
     this.gathering = true
-    // Waits for all who are about to come: not for any time, only for what is ready to run.
+    // Waits for other calls that are ready to run, but sets no timer.
     nextTick(() => {
       this.gathering = false
       this.gather()
@@ -137,7 +137,7 @@ export class Coalescer {
   private gather(): void {
     const group = this.take()
     const texts: readonly Same[] = [...groupBy(group, (one): unknown => (one.apart ? one : one.row.identity)).values()]
-    // How many statements the calls send at least if they go their ordinary way.
+    // The fewest statements that the calls send if each sends its own.
     const separate = texts.reduce(
       (sum, same) => sum + same.filter((one) => !mayFollow(one)).length + Number(same.some(mayFollow)),
       0,
@@ -145,7 +145,7 @@ export class Coalescer {
     this.crowded = group.length >= LEAST_SHARING && this.alone + group.length > MOST_ALONE
     if (!this.crowded || separate < LEAST_SHARING) {
       for (const same of texts) this.releaseAll(same)
-      // One statement takes only so many calls; the others must not wait for those that it took.
+      // One statement takes a limited number of calls, and the other calls must not wait for these.
       this.serve()
       return
     }
@@ -166,7 +166,7 @@ export class Coalescer {
     try {
       await this.lookUp(texts)
     } catch {
-      // Each call finds out for itself whether the error concerns a row, a value or the connection: a lost connection
+      // Each call determines whether the error concerns a row, a value or the connection, because a lost connection
       // must not fail the whole batch.
       for (const one of texts.flat()) this.release(one)
     } finally {
@@ -175,7 +175,7 @@ export class Coalescer {
     }
   }
 
-  /** The first who wait, as many as one statement takes. */
+  /** Removes the first waiting calls, as many as one statement takes. */
   private take(): readonly WaitingCall[] {
     let characters = 0
     const end = this.waiting.findIndex(({ row }, index) => {
@@ -185,12 +185,12 @@ export class Coalescer {
     return this.waiting.splice(0, end === -1 ? MOST_SHARING : end)
   }
 
-  /** Looks up the texts of several calls in one statement, and answers these. */
+  /** Looks up the texts of several calls in one statement, and answers the calls. */
   private async lookUp(texts: readonly Same[]): Promise<void> {
     const firsts = texts.flatMap(([first]) => first ?? [])
     const [first] = firsts
     if (!first) return
-    // For each text the row, or null; undefined if several rows hold it.
+    // The row of each text, or null; undefined if several rows hold the text.
     const found: (StoredRow | null | undefined)[] = firsts.map(() => null)
     const session = await openSession(first.manager, this.mode)
     try {
@@ -211,7 +211,7 @@ export class Coalescer {
     }
   }
 
-  /** @param stored undefined where there is none that this call can have */
+  /** @param stored undefined if there is no copy that this call can have */
   private give(one: WaitingCall, stored: StoredRow | undefined): void {
     this.weigh(true)
     if (!stored) this.waiting.push({ ...one, apart: true })
@@ -234,9 +234,9 @@ export class Coalescer {
   }
 
   /**
-   * Calls of one text go their ordinary way; but of those that would insert the very same row only the first does, and
-   * the others follow. A call that brings other values does not follow: the first one may be
-   * waiting for somebody who waits for this call.
+   * Releases calls with one text. Of the calls that would insert the very same row, only the first is released, and the
+   * others follow it. A call with other values does not follow, because the first call may be waiting for somebody who
+   * waits for this call.
    */
   private releaseAll(same: Same): void {
     const first = same.find(mayFollow)
@@ -246,7 +246,7 @@ export class Coalescer {
     for (const one of same) if (one !== first && !follows(one)) this.release(one)
   }
 
-  /** Releases a call to go its ordinary way. */
+  /** Releases a call to send its own statement. */
   private release(one: WaitingCall, followers?: WaitingCall[]): void {
     this.alone += 1
     one.resolve({ stored: undefined, followers })
@@ -257,7 +257,7 @@ export class Coalescer {
   }
 }
 
-/** Calls that wait for one text. */
+/** The calls that wait for one text. */
 type Same = readonly WaitingCall[]
 
 const mayFollow = ({ missing, followed, apart }: WaitingCall): boolean => missing === 'insert' && !followed && !apart
@@ -267,17 +267,17 @@ const keyLengthOf = ({ key }: RowValues): number =>
 
 const coalescers = new WeakMap<EntityText, Partial<Record<ReplicationMode, CallCoalescer>>>()
 
-/** What a call uses of a coalescer. */
+/** The methods of a coalescer that a call uses. */
 export type CallCoalescer = Pick<Coalescer, 'enter' | 'notify' | 'leave'>
 
-/** For a call that meets no others. */
+/** The coalescer of calls that share nothing. */
 const NO_COALESCER: CallCoalescer = { enter: () => undefined, notify: () => {}, leave: () => {} }
 
 /**
- * Where calls of this manager meet others of the same unique text; nowhere, if it has a connection of its own, in a transaction
- * or not, and where the options of the DataSource say so. Nor where somebody makes each connection ready for its caller,
- * for row-level security for instance: what one caller's sees, another must not. Nor inside a transaction that goes by
- * another connection: whom the call would follow may wait for its end.
+ * Returns the coalescer for calls of this manager with this unique text. Calls share nothing if the manager has a
+ * connection of its own, or if the options of the DataSource forbid it. They also share nothing if connections are
+ * prepared for each caller, for instance for row-level security, because callers may see different rows. Nor do they
+ * inside a transaction on another connection, because the followed call may wait for its end.
  */
 export function coalescerOf(
   manager: EntityManager,
@@ -294,9 +294,9 @@ export function coalescerOf(
 }
 
 /**
- * Copies a row for one more call: two entities must not share the objects that their columns hold.
+ * Copies a row for one more call, because two entities must not share the objects in their columns.
  *
- * @returns undefined if it holds an object other than a Date, which we do not know how to copy
+ * @returns undefined if it holds an object other than a Date, which cannot be copied safely
  */
 function copyOf(stored: StoredRow): StoredRow | undefined {
   const columns: unknown[] = []

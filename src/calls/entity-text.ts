@@ -17,87 +17,87 @@ import type { SpatialColumn } from '../sql/types'
 import type { SqlOfRows } from '../sql/upsert'
 import { requireManager } from './call-options'
 
-/** The statements for rows that bring one set of columns. */
+/** The statements for rows that set the same columns. */
 export interface RowStatements {
   readonly find: Statement<StoredRow>
   readonly findStanding: Statement<StoredRow>
   readonly findOrCreate: Statement<StoredRow>
-  /** Without a look: what a distributed table takes. */
+  /** Inserts without a look-up, as a distributed table requires. */
   readonly create: Statement<StoredRow>
   readonly createInChain: Statement<StoredRow>
   readonly createInChainOrRaise: Statement<StoredRow>
   /** Clears the delete date of the row that holds the text. */
   readonly restore: Statement<StoredRow>
-  /** Removes the row that holds the text, unless it is deleted softly or of another class. */
+  /** Removes the row that holds the text, unless it is softly deleted or of another class. */
   readonly delete: Statement<unknown>
-  /** Removes it also where it is deleted softly. */
+  /** Removes the row even if it is softly deleted. */
   readonly deleteAnyway: Statement<unknown>
-  /** For many rows of one call. */
+  /** Finds many rows of one call. */
   readonly findMany: Statement<BatchRow>
-  /** For a few calls that look for a row each. */
+  /** Finds the rows of a few calls, one row each. */
   readonly findTogether: Statement<BatchRow>
 }
 
-/** The statements for single rows that change one set of columns. */
+/** The statements for single rows that change the same columns. */
 export interface UpsertStatements {
   readonly upsert: Statement<StoredRow>
-  /** Without an insert. */
+  /** Updates without an insert. */
   readonly update: Statement<StoredRow>
 }
 
-/** An entity, and what of it is read. */
+/** An entity, and its columns that are read. */
 export interface EntityColumns {
   readonly dataSource: DataSource
   readonly metadata: EntityMetadata
   /** Columns that `find` would load. */
   readonly select: readonly ColumnMetadata[]
-  /** Columns of PostGIS, by their database names. */
+  /** PostGIS columns, by their database names. */
   readonly spatial: ReadonlyMap<string, SpatialColumn>
 }
 
-/** An entity with one of its unique texts, and the statements that were made for it. */
+/** An entity with one of its unique texts, and the statements for it. */
 export interface EntityText extends EntityColumns {
   readonly declaration: Declaration
-  /** Columns beside scope and text that an insert may bring. */
+  /** Columns that an insert may set, other than scope and text. */
   readonly others: readonly ColumnMetadata[]
   readonly otherTexts: readonly Declaration[]
-  /** How `others` are read from an object: by a property of it, or by TypeORM where that is undefined. */
+  /** The properties from which `others` are read. If one is undefined, TypeORM reads the column. */
   readonly properties: readonly (string | undefined)[]
   readonly readyTexts: WeakMap<ReadyTable, ReadyText>
-  /** What an upsert changes, by its options. */
+  /** The changes of an upsert, by its options. */
   readonly updates: Map<string, Updates>
 }
 
-/** What an upsert does to a row that is there. */
+/** The changes of an upsert to an existing row. */
 export interface Updates {
-  /** Database names of the columns that it takes over from the values, where these bring them. */
+  /** Database names of the columns that it takes over from the values, if these contain them. */
   readonly columns: ReadonlySet<string>
   readonly skipUnchanged: boolean
   /** Columns that it sets to SQL, by their database names. */
   readonly sql: ReadonlyMap<string, SqlOfRows>
   readonly where: SqlOfRows | undefined
-  /** Database names of what this SQL uses of the given row. */
+  /** Database names of the columns of the given row that this SQL uses. */
   readonly used: ReadonlySet<string>
-  /** Equal for equal SQL. */
+  /** A string that is equal for equal SQL. */
   readonly sqlKey: string
 }
 
-/** An `EntityText` whose table was found ready. What was seen of the table decides what its statements look like. */
+/** An `EntityText` whose table was found ready. The state of the table determines its statements. */
 export interface ReadyText extends EntityText {
   readonly ready: ReadyTable
-  /** Text columns that need not come back from the server. */
+  /** Text columns that the server need not return. */
   readonly echoed: readonly string[]
   readonly rowStatements: Map<string, RowStatements>
   readonly upsertStatements: Map<string, UpsertStatements>
   readonly batchStatements: Map<string, Statement<BatchRow>>
-  /** How many single calls of find-or-create in succession have found their rows; negative: have created them. */
+  /** The number of successive single find-or-create calls that found their rows; negative if they created them. */
   readonly streak: { calls: number }
 }
 
-/** @param ready of `ensureReady` */
+/** @param ready the result of `ensureReady` */
 export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
   const known = entityText.readyTexts.get(ready)
-  // The user may have set a parser since.
+  // The user may have set a parser meanwhile.
   if (known && (known.echoed.length === 0 || readsPlainTexts(entityText.dataSource))) return known
   let echoed: readonly string[] = []
   if (readsPlainTexts(entityText.dataSource)) {
@@ -119,10 +119,10 @@ export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
   return readyText
 }
 
-/** Sets of columns whose statements are kept: an object from a user's JSON may have any set of properties. */
+/** The most sets of columns whose statements are kept. Objects from a user's JSON may have any set of properties. */
 const MAX_CACHED = 64
 
-/** Returns what is cached for these columns, creating it on first use; what finds no room in the cache is not kept. */
+/** Returns the cached value for these columns, or creates it. A full cache does not keep new values. */
 export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: () => T): T {
   // No name in Postgres has this character.
   const key = columns.join('\0')
@@ -134,16 +134,16 @@ export function cached<T>(cache: Map<string, T>, columns: readonly string[], cre
   return created
 }
 
-/** Texts by the option `by`, with the declarations that they were made of: these are another list once one is added. */
+/** Texts by the option `by`. If a declaration is added, `declarations` is another list. */
 const entityTexts = new WeakMap<
   EntityMetadata,
   { readonly declarations: readonly Declaration[]; readonly texts: Map<string | undefined, EntityText> }
 >()
 
 /**
- * @param by name of the declaration; may be left out where the entity has one only
- * @param mark a property by which the entity of another copy of this package is found in place of this copy's
- * @throws DeclarationError if the entity has no such text, or several and none is named; also for a manager that is none
+ * @param by name of the declaration; may be left out if the entity has only one
+ * @param mark a property that identifies the entity of another copy of this package in place of this copy's
+ * @throws DeclarationError if the entity has no such text, if `by` must name one, or if the manager is invalid
  */
 export function entityTextOf<Entity extends ObjectLiteral>(
   manager: EntityManager,
@@ -164,7 +164,7 @@ export function entityTextOf<Entity extends ObjectLiteral>(
   if (texts !== known?.texts) entityTexts.set(metadata, { declarations, texts })
   const chosen = texts.get(by)
   if (chosen) return chosen
-  // One object for a text, whether `by` names it or not: calls of equal texts meet by it.
+  // One object represents a text, whether `by` names it or not, because calls with equal texts share it.
   const declaration = chooseDeclaration(metadata, by)
   const same = [...texts.values()].find((one) => one.declaration === declaration)
   const made = same ?? makeEntityText(dataSource, metadata, declaration)
@@ -234,7 +234,7 @@ function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declar
 
 const keysOnly = new WeakMap<EntityText, EntityText>()
 
-/** Returns the same text, of whose rows the primary key alone is read; one object for a text, by which calls meet. */
+/** Returns the same text with only the primary key to read. Calls share one object for each text. */
 export function keyOnly(entityText: EntityText): EntityText {
   const known = keysOnly.get(entityText)
   const made = known ?? { ...entityText, select: entityText.metadata.primaryColumns, readyTexts: new WeakMap() }
@@ -242,33 +242,33 @@ export function keyOnly(entityText: EntityText): EntityText {
   return made
 }
 
-/** What a column must be for equal texts to be the same bytes, as `format_type` has it, with the OIDs of the types. */
+/** The column types for which equal texts have the same bytes, as `format_type` returns them, and their OIDs. */
 const PLAIN_TEXT = /^(?:text|character varying(?:\(\d+\))?)$/
 const TEXT = 25
 const VARCHAR = 1043
 
 /**
- * Whether the driver is known to give texts as the server sends them: it is `pg`, and nobody has set a parser of their own
- * for texts. A caller's text then stands for one that the server would send back.
+ * Returns whether the driver returns texts as the server sends them: it is `pg`, and no custom parser for texts is set.
+ * A caller's text is then the same as the one that the server would return.
  */
 function readsPlainTexts({ driver, options }: DataSource): boolean {
-  // The part of `pg-types` that `pg` reads values with.
+  // The part of `pg-types` with which `pg` reads values.
   type PgTypes = { getTypeParser?(oid: number, format: string): unknown }
   const { types } = (driver as { readonly postgres?: { readonly types?: PgTypes } }).postgres ?? {}
   const { extra } = options as { readonly extra?: { readonly types?: unknown } }
   if (typeof types?.getTypeParser !== 'function' || extra?.types !== undefined) return false
-  // Of a format that does not exist, every type has the parser of those that have none.
+  // For a format that does not exist, every type has the default parser.
   const none = types.getTypeParser(0, '')
   return types.getTypeParser(TEXT, 'text') === none && types.getTypeParser(VARCHAR, 'text') === none
 }
 
-/** Returns at once if the table was found ready before. */
+/** Returns the text with its ready table, at once if the table was found ready before. */
 export function readyText(session: Session, entityText: EntityText): ReadyText | Promise<ReadyText> {
   const ready = ensureReady(entityText.declaration, session)
   return ready instanceof Promise ? ready.then((table) => onTable(entityText, table)) : onTable(entityText, ready)
 }
 
-/** What is said of a text, before its table was seen ready. */
+/** Data about a text, before its table was found ready. */
 export type OnAnyTable<One> = Omit<One, 'entityText'> & { readonly entityText: EntityText }
 
 /** @throws SchemaDriftError, UnsupportedDatabaseError */
@@ -284,7 +284,7 @@ export async function onReadyTables<One extends { readonly entityText: ReadyText
 const CHANGED = 'a table has got a deferrable constraint, or was distributed, since the first call'
 
 /**
- * @param again the table was examined again already
+ * @param again whether the table was examined again already
  * @throws the error, unless the call may succeed once the table is examined again
  */
 export function requireChanged(session: Session, { declaration }: EntityText, error: unknown, again: boolean): void {

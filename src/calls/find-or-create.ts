@@ -29,12 +29,12 @@ import { countResults, watched, watchers } from './watch'
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
  * equal hashes, and raises no unique violation that would abort the caller's transaction. If the last 64 calls have
- * found their rows, it looks before it inserts, and a new text takes two round trips.
+ * found their rows, the call looks before it inserts, and a new text takes two round trips.
  *
  * Makes up to 10 attempts, with full jitter of up to 500 ms between them. Properties other than text and scope are used
- * only when the row is created. A softly deleted row still holds its text and is found, unless the option `deleted`
- * or `ignoreDeleted` of the declaration says otherwise. A `BeforeInsert` listener may fill in columns, but not change
- * text or scope.
+ * only when the row is created. A softly deleted row still holds its text and is found, unless the option `deleted` or
+ * the declaration's `ignoreDeleted` changes this. A `BeforeInsert` listener may set columns, but not change text or
+ * scope.
  *
  * @example
  * const { entity, created } = await findOrCreate(manager, Page, { url: 'http://example.com/', title: 'Example' })
@@ -44,7 +44,7 @@ import { countResults, watched, watchers } from './watch'
  * @throws ChainLimitError, AttemptsExhaustedError, DuplicateTextError
  * @throws TextTakenError for another text or a name of the row, and for a softly deleted row with `deleted: 'throw'`
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
- * @throws QueryFailedError of TypeORM for everything else, a violation of another unique index included
+ * @throws QueryFailedError of TypeORM for everything else, including a violation of another unique index
  */
 export async function findOrCreate<
   Entity extends ObjectLiteral,
@@ -69,7 +69,7 @@ export async function findOrCreate<
   const session = await openSession(manager)
   try {
     const coalescer = coalescerOf(manager, entityText)
-    // Whoever need not wait is not held up by a promise either.
+    // A call that need not wait is not delayed by a promise either.
     const waits = coalescer.enter(arrivalOf(manager, entityText, requested, options.deleted))
     const answer = waits && (await waits)
     let result: FindOrCreateResult<Entity> | undefined
@@ -77,11 +77,11 @@ export async function findOrCreate<
       result = { entity: hydrate(entityText, session, answer.stored) as Entity, created: false, attempts: 1 }
     } else {
       try {
-        // Calls that wait for the row of this one are notified of it.
+        // This call notifies the calls that wait for its row.
         const heard = answer
           ? { ...requested, notify: (stored: StoredRow): void => coalescer.notify(answer, stored) }
           : requested
-        // A loop, because every function around it would cost the stack of an error a line.
+        // A loop, because each function around it would add a line to the stack of an error.
         for (let again = false; !result; again = true) {
           const ready = await readyText(session, entityText)
           try {
@@ -101,7 +101,7 @@ export async function findOrCreate<
   }
 }
 
-/** What entity and options decide, before the values are looked at. */
+/** Returns the settings that entity and options determine, before the values are read. */
 function planOf<Entity extends ObjectLiteral>(
   operation: 'findOrCreate' | 'findOrCreateMany',
   manager: EntityManager,
@@ -112,7 +112,6 @@ function planOf<Entity extends ObjectLiteral>(
   const entityText = entityTextOf(manager, entity, options.by)
   const { deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
-  // Relations that are found or created too.
   const nested = options.relations && nestedCall(manager, entityText, options)
   return {
     entityText,
@@ -133,14 +132,14 @@ function arrivalOf(
 }
 
 /**
- * `findOrCreate` for many inputs. The results have the order of the inputs. Of several inputs with equal texts the
- * first gives the other columns, and only the first can be `created`; all of them get the same entity. An input that is
- * rejected, or that the database refuses, has its error at its index and affects no other input: the next input with
- * the same text takes its place.
+ * Finds or creates rows for many inputs, as `findOrCreate` does. The results have the order of the inputs. If several
+ * inputs have equal texts, the first sets the other columns, and only the first can be `created`. All of them get the
+ * same entity. If an input is rejected, or refused by the database, its result has the error, and other inputs are not
+ * affected: the next input with the same text takes its place.
  *
- * Sends batches of up to 1,000 rows. Outside a transaction each batch commits by itself, and two may be at the server
- * at once, while the pool has a connection to spare and nobody waits for one. A function `create`, listeners of inserts
- * and a manager with a connection of its own keep to one at a time.
+ * Sends batches of up to 1,000 rows. Outside a transaction each batch commits by itself. Two may be at the server at
+ * once, while the pool has a connection to spare and nobody waits for one. A function `create`, a listener of inserts
+ * or a manager with a connection of its own limits this to one at a time.
  *
  * @example
  * for (const result of await findOrCreateMany(manager, Page, [{ url: 'http://example.com/' }])) {
@@ -149,9 +148,9 @@ function arrivalOf(
  * }
  *
  * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
- * @throws AttemptsExhaustedError for a batch that loses every race; what was sent before it, or beside it, is committed
- * @throws TransactionAbortedError, and QueryFailedError where the connection or the server fails
- * @throws the reason of an aborted `signal`. When it throws, nothing of the call is still under way
+ * @throws AttemptsExhaustedError for a batch that loses every race; batches before it, or beside it, are committed
+ * @throws TransactionAbortedError, and QueryFailedError if the connection or the server fails
+ * @throws the reason of an aborted `signal`. Whenever the call throws, none of its statements is still under way
  */
 export async function findOrCreateMany<
   Entity extends ObjectLiteral,
@@ -191,7 +190,7 @@ export async function findOrCreateMany<
   return await calledFrom(caller, prepared.run(manager))
 }
 
-/** What decides where a row belongs. */
+/** The values that determine the database of a row. */
 export interface TextHash {
   /** Values of the scope's columns by their properties, as they are sent. */
   readonly scope: Readonly<Record<string, unknown>>
@@ -200,10 +199,10 @@ export interface TextHash {
 }
 
 /**
- * Returns scope and hash of a text, for an application that keeps its rows in several databases: equal texts of one
- * scope belong into one database. Sends no SQL.
+ * Returns the scope and hash of a text, for an application that distributes its rows over several databases: equal
+ * texts of one scope belong in one database. Sends no SQL.
  *
- * @param values text and scope; other properties do not matter
+ * @param values text and scope; other properties are ignored
  * @throws TextRejectedError, DeclarationError
  * @example
  * const { hash } = hashOf(manager, Page, { url })

@@ -19,11 +19,11 @@ import { watched, watchers } from './watch'
 /** Options of `withFreeText`. */
 export interface FreeTextOptions<Entity extends ObjectLiteral = ObjectLiteral> extends ByOptions<Entity> {
   /**
-   * Returns the text to try as the nth, where n begins with 2. It gets the text normalized, unless its column has a
-   * transformer, and is called for 50 numbers at once. @default text + '-' + n
+   * Returns the nth text to try, where n begins with 2. Its argument is the normalized text, unless the column has a
+   * transformer. It is called for 50 numbers at once. @default text + '-' + n
    */
   readonly candidates?: (text: string, n: number) => string
-  /** Primary key of a row that is changed: what it holds, or what is kept for it, is free for it. @default none */
+  /** Primary key of a row to change. Texts that it holds, or that are kept for it, are free for it. @default none */
   readonly id?: RowId<Entity>
 }
 
@@ -33,23 +33,23 @@ const FREE_TEXT_RULES: Rules<FreeTextOptions> = {
   id: { takes: (value) => value !== null, expected: 'a primary key' },
 }
 
-/** How many texts one statement looks up, and how many are tried at most. */
+/** The number of texts that one statement looks up, and the most texts that are tried. */
 const [BATCH, MOST] = [50, 1000]
 
 /**
- * Writes with a unique text or a name, and if that is taken, with the first of its candidates that is free: `ada`, `ada-2`,
- * `ada-3`. The write decides, so that two calls never get the same text. One statement looks up which of 50 candidates are
- * taken.
+ * Writes with a unique text or a name. If that is taken, it writes with the first free candidate: `ada`, `ada-2`,
+ * `ada-3`. Two calls never get the same text, because the write decides. One statement looks up which of 50 candidates
+ * are taken.
  *
  * @param values the text and its scope, or the name, and nothing else
- * @param write stores the text that it gets, by `insertOrFail`, `updateOrFail` or `rename`, after which a transaction stays
- * usable; outside a transaction also by `save`. It is called again while it throws a TextTakenError of this text alone
- * @returns what `write` returned
- * @throws TextTakenError if a thousand texts are taken, or something else than the text
- * @throws TextRejectedError for a text that cannot be stored, before any SQL, and for such a candidate when its turn comes
+ * @param write stores its argument by `insertOrFail`, `updateOrFail` or `rename`, after which a transaction stays
+ * usable; outside a transaction also by `save`. A TextTakenError of this text alone causes another call
+ * @returns the result of `write`
+ * @throws TextTakenError if a thousand texts are taken, or a value other than the text
+ * @throws TextRejectedError before any SQL for a text that cannot be stored, and later for such a candidate in its turn
  * @throws DeclarationError also if all candidates are equal
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
- * @throws what `write` throws
+ * @throws the errors of `write`
  * @example
  * const post = await withFreeText(manager, Post, { slug: 'hello' }, (slug) => insertOrFail(manager, Post, { slug, title }))
  */
@@ -79,7 +79,7 @@ export async function withFreeText<Entity extends ObjectLiteral, Result>(
       return await write(one)
     } catch (error) {
       if (!isOfText(sought, error)) throw error
-      // A row holds one text of a property: where it refuses two, the write does not use what it gets.
+      // A row holds one text of a property. If one row refuses two texts, the write does not use its argument.
       if (refused && refused.text !== one && isByTheSame(error, refused.error)) throw error
       refused = { text: one, error }
     }
@@ -87,17 +87,17 @@ export async function withFreeText<Entity extends ObjectLiteral, Result>(
   throw refused?.error
 }
 
-/** What is sought: a unique text within its scope, or a name. */
+/** The object of the search: a unique text within its scope, or a name. */
 interface Sought {
   readonly columns: EntityColumns
   readonly property: string
-  /** As it is given. */
+  /** The text as the caller passes it. */
   readonly text: string
-  /** As candidates get it. */
+  /** The text that `candidates` gets. */
   readonly normalized: string
-  /** Equal for texts that are stored as one. Throws TextRejectedError. */
+  /** Returns equal values for texts that are stored as equal texts. Throws TextRejectedError. */
   readonly identityOf: (text: string) => string
-  /** Which of these texts are taken, by their identities, for that row. */
+  /** Returns the identities of these texts that are taken for that row. */
   readonly taken: (texts: readonly string[], own: ObjectLiteral | null) => Promise<ReadonlySet<string>>
 }
 
@@ -185,7 +185,7 @@ function soughtText(
         try {
           if (own) taken.delete(identityOf(part.column.getEntityValue(own) as string))
         } catch (error) {
-          // NULL, or a text that the normalizer of today refuses.
+          // The value is NULL, or a text that the current normalizer refuses.
           if (!(error instanceof TextRejectedError)) throw error
         }
         return taken
@@ -202,7 +202,7 @@ async function inSession<Result>(manager: EntityManager, run: (session: Session)
   }
 }
 
-/** The text, and then all that are not taken when their batch is looked up: the text again if it has become free. */
+/** Yields the text, then all candidates that their batch's look-up finds free. The text is among them. */
 async function* textsToTry(
   manager: EntityManager,
   sought: Sought,
@@ -222,12 +222,12 @@ async function* textsToTry(
       if (rejection !== undefined) throw rejection
     }
   } catch (error) {
-    // TypeORM's own call has ended the transaction when it was refused.
+    // TypeORM's own call aborted the transaction when it was refused.
     if (serverError(error)?.code !== SQLSTATE.failedTransaction) throw error
   }
 }
 
-/** Only the server can tell which row it is: keys that differ as texts can be equal. A replica may not know it yet. */
+/** Reads the row by its key on the primary server, which alone knows equal keys and the latest rows. */
 async function ownRow(
   manager: EntityManager,
   { columns: { metadata }, property }: Sought,
@@ -239,7 +239,7 @@ async function ownRow(
     return await runner.manager.findOne(metadata.target, {
       where: metadata.getEntityIdMap(where) ?? where,
       cache: false,
-      // Also what is not selected by itself.
+      // The columns include those that are not selected by default.
       select: Object.fromEntries(selected.map((one) => [one, true])),
       withDeleted: true,
       loadEagerRelations: false,
@@ -249,7 +249,7 @@ async function ownRow(
   }
 }
 
-/** Texts by their identities, up to the first that is rejected: that one may be too long only because its number is. */
+/** Returns texts by their identities, up to the first that is rejected. Its number may have made that text too long. */
 function batchOf(
   { property, identityOf }: Sought,
   textAt: (index: number) => string,
@@ -270,11 +270,11 @@ function batchOf(
   )
 }
 
-/** The rows that have the texts are known, and are the same. */
+/** Returns whether the rows that hold the texts are known, and are the same. */
 const isByTheSame = ({ taken }: TextTakenError, before: TextTakenError): boolean =>
   taken.every(({ id }) => id !== undefined) && isDeepStrictEqual(taken, before.taken)
 
-/** Nothing but one text of this property is taken. */
+/** Returns whether only one text of this property is taken. */
 function isOfText({ columns, property: sought }: Sought, error: unknown): error is TextTakenError {
   const root = rootOf(columns.metadata)
   const entities = [root, ...root.childEntityMetadatas].map(({ name }) => name)

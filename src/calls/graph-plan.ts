@@ -23,20 +23,20 @@ import {
 } from './values'
 import { findRows } from './look-up'
 
-/** An object that will become a row: found or created by its text, or saved. */
+/** An object that will become a row. It is found or created by its text, or saved. */
 export interface NewNode {
   readonly metadata: EntityMetadata
-  /** undefined: it has no unique text, and TypeORM saves it. */
+  /** The text to find it by. If it is undefined, the object has no unique text, and TypeORM saves it. */
   entityText: EntityText | undefined
   readonly given: ObjectLiteral
-  /** A copy of what was given, without its new objects; each owner is set when it is a row. */
+  /** A copy of the given values, without new objects. Each owner is set when it is a row. */
   readonly values: ObjectLiteral
-  /** New objects whose keys its own row holds. */
+  /** New objects whose keys the node's row holds. */
   readonly owners: Map<Relation, NewNode>
-  /** What refers to it: one-to-many, and one-to-one from the other side. */
+  /** Objects that refer to the node: one-to-many, and one-to-one from the other side. */
   readonly children: { readonly relation: Relation; readonly nodes: readonly NestedNode[] }[]
   readonly joined: { readonly relation: Relation; readonly nodes: readonly NestedNode[] }[]
-  /** The object that the caller gave, for the result. */
+  /** The relations that the caller gave, for the result. */
   readonly brought: { readonly relation: Relation; readonly value: NestedNode | readonly NestedNode[] | null }[]
   /** The state of the node. */
   row?: NestedRow
@@ -63,24 +63,24 @@ export const isNew = (node: NestedNode): node is NewNode => 'values' in node
 export const newAround = ({ children, joined }: NewNode): NewNode[] =>
   [...children, ...joined].flatMap(({ nodes }) => nodes.filter(isNew))
 
-/** Whether new objects in a relation are found or created. */
+/** Returns whether new objects in a relation are found or created. */
 export type Covers = (relation: Relation) => boolean
 
 const everything: Covers = () => true
 
-/** Whether it needs more than its own insert. */
+/** Returns whether a node needs more than its own insert. */
 export const needsMore = ({ owners, children, joined }: NewNode): boolean =>
   owners.size + children.length + joined.length > 0
 
-/** What a call makes of the objects that it comes to. */
+/** The handling of the objects that a call visits. */
 export interface Walk {
-  /** Whether an object in a list is asked for its owner, which is the one that lists it, whatever it says. */
+  /** Whether an object's relation back to its parent is followed. The parent is its owner in any case. */
   readonly asksBack: boolean
-  /** Takes what is wrong with a value that holds no objects where it should. */
+  /** Handles the problem if a relation's value is not of the required kind. */
   readonly refuse: (problem: string) => void
   /**
-   * @param where for messages
-   * @returns undefined for an object that stands for a row that exists, and is not looked into
+   * @param where the place of the object, for messages
+   * @returns undefined for an object that represents an existing row, and is not visited
    */
   readonly begin: (
     relation: Relation,
@@ -88,16 +88,16 @@ export interface Walk {
     given: ObjectLiteral,
     where: string,
   ) => Begun | undefined
-  /** Is given an object that has its owners. */
+  /** Handles an object whose owners are set. */
   readonly end?: (node: NewNode) => void
-  /** Is given an object of the call itself, with everything that it brings. */
+  /** Handles an object of the call itself, with all objects nested in it. */
   readonly check?: (node: NewNode) => void
 }
 
-/** How a node begins: with its row where that is known. */
+/** The initial state of a node: its text, and its row if that is known. */
 export type Begun = Pick<NewNode, 'entityText' | 'row'>
 
-/** Objects that are found or created, of which each must become a row. */
+/** The walk for objects that are found or created. Each of them must become a row. */
 export const CREATING: Walk = {
   asksBack: false,
   refuse: (problem) => {
@@ -106,29 +106,29 @@ export const CREATING: Walk = {
   begin: (relation, metadata, given, where) =>
     isReference(relation, metadata, given) ? undefined : { entityText: textOfObject(metadata, given, where) },
   end: (node) => {
-    // Values are refused before any SQL, as far as possible: the scope may be a row that does not exist yet.
+    // Values are refused before any SQL as far as possible, because the scope may be a row that does not exist yet.
     if (node.entityText) (scopeOwners(node).length > 0 ? checkUnscoped : newRowValues)(node.entityText, node.values)
   },
   check: forbidCircles,
 }
 
-/** Makes nodes of objects. The same object gives the same node. */
+/** Creates nodes from objects. The same object gets the same node. */
 export class Planner {
   private readonly nodes = new Map<object, NewNode>()
-  /** Objects of the row that is being planned. */
+  /** The objects of the row that is being planned. */
   private ofRow: object[] = []
 
   constructor(private readonly walk: Walk) {}
 
-  /** All that were planned. */
+  /** All planned nodes. */
   get planned(): Iterable<NewNode> {
     return this.nodes.values()
   }
 
   /**
-   * Plans an object of the call with everything that it brings.
+   * Plans an object of the call with all objects nested in it.
    *
-   * @throws what the walk throws, before any SQL; other rows' objects stay planned
+   * @throws the walk's errors, before any SQL; other rows' objects stay planned
    */
   async plan(
     metadata: EntityMetadata,
@@ -142,7 +142,7 @@ export class Planner {
       this.walk.check?.(node)
       return node
     } catch (error) {
-      // Objects that are only half planned must not serve another row.
+      // Objects that are planned only in part must not serve another row.
       for (const object of this.ofRow) this.nodes.delete(object)
       throw error
     }
@@ -166,7 +166,7 @@ export class Planner {
         if (covers(relation) && isFollowed(relation)) await this.addRelation(node, relation, given)
       }
     }
-    // The list that an object stands in says whose it is.
+    // The parent whose list contains the object is its owner.
     if (parent) {
       setRelation(parent.relation, node.values, undefined)
       node.owners.set(parent.relation, parent.node)
@@ -225,10 +225,10 @@ export class Planner {
 }
 
 /**
- * The text that a nested object is found by; undefined where it has none.
+ * Returns the text by which a nested object is found; undefined if it has none.
  *
- * @param where for messages
- * @throws DeclarationError for an object with several
+ * @param where the place of the object, for messages
+ * @throws DeclarationError for an object with several texts
  */
 export function textOfObject(metadata: EntityMetadata, given: ObjectLiteral, where: string): EntityText | undefined {
   const declarations = declarationsOf(metadata)
@@ -247,18 +247,18 @@ export function textOfObject(metadata: EntityMetadata, given: ObjectLiteral, whe
   return entityTextOf(dataSourceOf(metadata).manager, metadata.target, chosen.name)
 }
 
-/** The object that another one stands in a list of, or opposite to. */
+/** The object whose relation contains another object, in a list or as a single value. */
 interface ParentNode {
-  /** The relation of the child, which holds the key. */
+  /** The child's relation, which holds the key. */
   readonly relation: Relation
   readonly node: NewNode
 }
 
-/** The new object whose key a column holds. */
+/** Returns the new object whose key a column holds. */
 export const ownerOf = ({ owners }: NewNode, column: ColumnMetadata): NewNode | undefined =>
   [...owners].find(([{ joinColumns }]) => joinColumns.includes(column))?.[1]
 
-/** Owners that must be rows before this one can be looked for. */
+/** Returns the owners that must be rows before a look-up for this node. */
 export const scopeOwners = (node: NewNode): NewNode[] =>
   (node.entityText?.declaration.scope ?? []).flatMap((column) => ownerOf(node, column) ?? [])
 
@@ -287,15 +287,15 @@ function forbidCircles(first: NewNode): void {
 export type Group = readonly NewNode[]
 
 interface LookUpOptions {
-  /** For the rows of the call itself: their AfterLoad fires once they have their relations. */
+  /** Deletion rules for the call's own rows, whose AfterLoad fires once they have their relations. */
   readonly onDeleted?: ReadonlyMap<NewNode, OnDeleted>
-  /** Nobody gets the entities, and so no AfterLoad fires. @default false */
+  /** Whether no caller gets the entities, so that AfterLoad does not fire. @default false */
   readonly unseen?: boolean
 }
 
 export const isDone = ({ row }: NewNode): boolean => row !== undefined
 
-/** Gives its values the owners that are rows. */
+/** Sets the owners that are rows in the values of a node. */
 export function setOwners({ owners, values }: NewNode): void {
   for (const [relation, owner] of owners) {
     if (owner.row) setRelation(relation, values, owner.row.entity)
@@ -303,10 +303,10 @@ export function setOwners({ owners, values }: NewNode): void {
 }
 
 /**
- * Looks for the rows of nodes whose scope may be a new object. The scope's row is looked for first: if it is missing,
- * so is the row of the node.
+ * Looks for the rows of nodes whose scope may be a new object. It first looks for the scope's row: if that is missing,
+ * so is the node's row.
  *
- * @throws as `lookUp`
+ * @throws the errors of `lookUp`
  */
 export async function lookUpScoped(manager: EntityManager, nodes: Group, options: LookUpOptions): Promise<void> {
   const waiting = new Set(nodes)
@@ -323,9 +323,9 @@ export async function lookUpScoped(manager: EntityManager, nodes: Group, options
 }
 
 /**
- * Looks for the rows of nodes that have a text. Rows that are found are as `find` gives them.
+ * Looks for the rows of nodes that have a text. Found rows have the form that `find` returns.
  *
- * @throws TextTakenError as `onDeleted` says, and for a row of another class
+ * @throws TextTakenError if `onDeleted` requires it, and for a row of another class
  */
 export async function lookUp(
   manager: EntityManager,
@@ -359,7 +359,7 @@ export async function lookUp(
   }
 }
 
-/** For each node with a text, the first with its text and its scope, which may be a new object too. */
+/** Returns, for each node with a text, the first node with the same text and scope. A scope may be a new object too. */
 export function firstsOf(nodes: Iterable<NewNode>): ReadonlyMap<NewNode, NewNode> {
   const numbers = new Map<unknown, number>()
   const numberOf = (object: unknown): number => {
@@ -375,7 +375,7 @@ export function firstsOf(nodes: Iterable<NewNode>): ReadonlyMap<NewNode, NewNode
     // New objects may be each other's scopes.
     firsts.set(node, node)
     const { entityText, values } = node
-    // In a scope, a number stands for a new object.
+    // In a scope, a number represents a new object.
     const scopeOf = (column: ColumnMetadata): unknown => {
       const owner = ownerOf(node, column)
       return owner && !isDone(owner) ? numberOf(firstOf(owner)) : parameterText(column.getEntityValue(values))

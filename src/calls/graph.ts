@@ -48,7 +48,7 @@ import {
   toRowError,
 } from './values'
 
-/** Most rows that are stored together, all or none. */
+/** The most rows that are stored together, all or none. */
 const ROWS_AT_ONCE = 1_000
 
 /** How a call treats new objects in the relations of its rows. */
@@ -57,7 +57,7 @@ interface NestedCall {
   readonly entityText: EntityText
   readonly covers: Covers
   readonly load: LoadOptions
-  /** What happens to deleted rows of the call itself; a nested object is given back like any other. */
+  /** The handling of deleted rows of the call itself. A nested object is returned like any other. */
   readonly deleted: DeletedOption
 }
 
@@ -102,9 +102,9 @@ const countNamed = (relations: unknown): number => {
 }
 
 /**
- * Finds or creates rows with the objects that they bring. Each row is stored with all of its objects or not at all.
+ * Finds or creates rows with their nested objects. Each row is stored with all of its objects or not at all.
  *
- * @throws what `findOrCreateMany` throws for the whole call
+ * @throws the errors that `findOrCreateMany` throws for the whole call
  */
 export async function findOrCreateNested<Entity extends ObjectLiteral>(
   call: NestedCall,
@@ -125,9 +125,9 @@ export async function findOrCreateNested<Entity extends ObjectLiteral>(
 }
 
 /**
- * Finds or creates a single row with its nested objects; throws whatever refuses that row.
+ * Finds or creates a single row with its nested objects. Throws the error that refuses that row.
  *
- * @param create gives values that are used only when the row is created
+ * @param create returns or holds values that are used only when the row is created
  */
 export async function findOrCreateOneNested<Entity extends ObjectLiteral>(
   call: NestedCall,
@@ -144,7 +144,7 @@ export async function findOrCreateOneNested<Entity extends ObjectLiteral>(
 /** Errors that would be the same for every row. */
 const OF_ANY_ROW = [AttemptsExhaustedError, SchemaDriftError, UnsupportedDatabaseError]
 
-/** Nodes by the positions of their rows. */
+/** The nodes by the positions of their rows. */
 type Nodes = ReadonlyMap<number, NewNode>
 
 interface StoredNodes {
@@ -155,14 +155,14 @@ interface StoredNodes {
 class Rows {
   readonly results: NestedResult[] = []
 
-  /** @param create of the only row */
+  /** @param create further values of the only row */
   constructor(
     private readonly call: NestedCall,
     private readonly inputs: ObjectLiteral[],
     private create?: ObjectLiteral | (() => unknown),
   ) {}
 
-  /** A row that the database refuses undoes the others with it; trying each half tells which row it was. */
+  /** Stores rows. A refused row undoes the others with it. Each half is then tried, to find the refused row. */
   async run(indexes: readonly number[]): Promise<void> {
     let stored: StoredNodes
     try {
@@ -182,24 +182,24 @@ class Rows {
       await this.run(indexes.slice(middle))
       return
     }
-    // Not a new attempt: it would find what is stored already, and count it as not created.
+    // An error here must not cause a new attempt, which would count the stored rows as not created.
     await this.finish(stored)
   }
 
-  /** The loop of attempts. */
+  /** Repeats attempts until one succeeds. */
   private async runAttempts(indexes: readonly number[], attempts: Attempts): Promise<StoredNodes> {
     for (;;) {
       try {
         const nodes = await this.tryOnce(indexes, attempts.session)
         if (nodes) return { nodes, attempts: attempts.count }
       } catch (error) {
-        // Somebody may have deleted a row that was found before anything referred to it. With many rows this is tried
-        // once, since trying each half tells which row it was.
+        // Somebody may have deleted a row that was found before a row referred to it. Many rows get one more attempt,
+        // because trying each half finds the row.
         const isDangling = isForeignKeyError(error) && attempts.count <= (indexes.length > 1 ? 1 : MAX_DANGLING)
         await attempts.againWhole(error, isDangling)
         continue
       }
-      // Not an attempt of ours: the caller gets what it throws. It is called once, and may take long.
+      // The caller gets an error of `create`, which is no reason for an attempt. It is called once, and may take long.
       const { create } = this
       this.create = undefined
       const created: unknown = await (typeof create === 'function' ? (create as () => unknown)() : create)
@@ -207,7 +207,7 @@ class Rows {
     }
   }
 
-  /** @returns undefined if values must be created first */
+  /** @returns undefined if `create` must be called first */
   private async tryOnce(indexes: readonly number[], session: Session): Promise<Nodes | undefined> {
     const nodes = await this.plan(indexes)
     const planned = [...new Set(nodes.values())]
@@ -221,9 +221,9 @@ class Rows {
   }
 
   /**
-   * Before a transaction begins: rows that are all found need none.
+   * Looks for rows before a transaction begins. If all are found, no transaction is needed.
    *
-   * @returns those that have no row
+   * @returns nodes that have no row
    */
   private async lookUp(nodes: Nodes): Promise<ReadonlySet<NewNode>> {
     const { manager, deleted } = this.call
@@ -233,7 +233,7 @@ class Rows {
     return new Set(planned.filter(({ row }) => !row))
   }
 
-  /** Only rows of one table: one statement stores them. */
+  /** Stores rows of one table, with one statement. */
   private async writePlain(nodes: Nodes): Promise<void> {
     const { entityText, manager, deleted } = this.call
     const prepared = new PreparedMany<ObjectLiteral>(entityText, undefined, { deleted, unfinished: true })
@@ -249,13 +249,13 @@ class Rows {
     }
   }
 
-  /** Loads what `find` would load onto the entities of stored rows, and makes the results of these. */
+  /** Loads the relations that `find` would load onto the entities of stored rows, and sets their results. */
   private async finish({ nodes, attempts }: StoredNodes): Promise<void> {
     const { manager, entityText, load } = this.call
     const written = [...new Set(nodes.values())].filter(({ row }) => row)
     const created = written.filter(({ row }) => row?.created)
     const found = written.filter(({ row }) => !row?.created)
-    // Rows that were found get their stored relations, whatever the values have for them.
+    // Found rows get their stored relations, and not those of the values.
     const paths = found.flatMap(({ brought }) => brought.map(({ relation }) => relation.propertyPath))
     const session = await openSession(manager)
     try {
@@ -279,7 +279,7 @@ class Rows {
     }
   }
 
-  /** @returns a node for each row that is not refused already; one object given twice has one node */
+  /** @returns a node for each row that is not refused already; an object that is given twice has one node */
   private async plan(indexes: readonly number[]): Promise<Nodes> {
     const { entityText, covers } = this.call
     const planner = new Planner(CREATING)
@@ -300,18 +300,18 @@ class Rows {
 const nodeEntity = (node: NestedNode): ObjectLiteral =>
   isNew(node) ? storedRowOf(node).entity : (node.reference as ObjectLiteral)
 
-/** Makes rows of nodes: owners before the row, what refers to it afterwards. One use each. */
+/** Stores nodes as rows: first owners, then the row, then the objects that refer to it. An instance is used once. */
 class NestedRun {
   private readonly depths = new Map<NewNode, number>()
   private readonly created: NewNode[] = []
   private readonly roots = new Set<NewNode>()
 
-  /** @param manager of a transaction, or with a savepoint: the first error leaves everything half done */
+  /** @param manager manager of a transaction or with a savepoint, because an error leaves the rows incomplete */
   constructor(private readonly manager: EntityManager) {}
 
   /**
-   * @param roots keep their entities as they are: the caller attaches what they brought
-   * @param looked roots that were looked for, and have no row
+   * @param roots nodes whose entities stay unchanged, because the caller sets their relations
+   * @param looked roots that were looked for and have no row
    */
   async run(roots: Group, looked: ReadonlySet<NewNode>): Promise<void> {
     for (const root of roots) this.roots.add(root)
@@ -327,7 +327,7 @@ class NestedRun {
   }
 
   private async resolve(nodes: Group, looked: ReadonlySet<NewNode> = new Set()): Promise<void> {
-    // Owners before what refers to them; then by table, so that two calls meet in the same order.
+    // Sorts owners before nodes that refer to them, and then by table, so that all calls use the same order.
     const groups = groupBy(nodes, (node) => {
       const depth = String(this.depthOf(node)).padStart(9, '0')
       return `${depth} ${node.metadata.tablePath} ${node.metadata.name} ${node.entityText?.declaration.name ?? ''}`
@@ -345,13 +345,13 @@ class NestedRun {
     return depth
   }
 
-  /** Resolves nodes of one class and text; none of them owns another one. */
+  /** Resolves nodes of one class and text. None of them owns another one. */
   private async resolveGroup(group: Group, looked: ReadonlySet<NewNode>): Promise<void> {
     const nodes = [...new Set(group)].filter((node) => !node.begun)
     for (const node of nodes) node.begun = true
     await this.resolve(nodes.flatMap(scopeOwners).filter((owner) => !owner.begun))
     for (const node of nodes) setOwners(node)
-    // A node with the text of another one becomes its row: the first alone decides what is created.
+    // A node with the text of another one becomes its row, and the first alone determines what is created.
     const firstOf = firstsOf(nodes)
     const firsts = nodes.filter((node) => (firstOf.get(node) ?? node) === node)
     // A row that is found needs no new owner, so none must be created for it.
@@ -379,7 +379,7 @@ class NestedRun {
       const node = nodes[index]
       if (node) node.row = result
     }
-    // Events of the call's own rows fire once they have their relations.
+    // The events of the call's own rows fire once they have their relations.
     const found = nodes.filter(({ row }) => row && !row.created).filter((node) => !this.roots.has(node))
     const session = await openSession(this.manager)
     await afterLoad(session, entityText, [...new Set(found.map(nodeEntity))])
@@ -395,7 +395,7 @@ class NestedRun {
     }
   }
 
-  /** Rows that existed refer to the new one from now on. */
+  /** Makes existing rows refer to the new one. */
   private async adopt(node: NewNode): Promise<void> {
     for (const { relation, nodes } of node.children) {
       const known = nodes.filter((child) => !isNew(child) || child.row?.created === false).map(nodeEntity)
@@ -406,7 +406,7 @@ class NestedRun {
     }
   }
 
-  /** The rows of join tables, all of one table at once. */
+  /** Inserts the rows of join tables, all rows of one table at once. */
   private async join(): Promise<void> {
     const pairs = this.created.flatMap((node) =>
       node.joined.flatMap(({ relation, nodes }) =>
@@ -424,10 +424,10 @@ class NestedRun {
   }
 }
 
-/** Postgres takes 65,535 parameters, and a row has a handful. */
+/** The most rows of one INSERT. Postgres takes 65,535 parameters, and a row has a handful. */
 const JOINED_AT_ONCE = 1_000
 
-/** For `save`: its columns and the keys of its owners, so that no cascade goes further. */
+/** Returns an entity for `save` with its columns and the keys of its owners, so that nothing is cascaded. */
 function savable({ metadata, values }: NewNode): ObjectLiteral {
   const entity: ObjectLiteral = metadata.create()
   for (const column of metadata.nonVirtualColumns) {
@@ -464,7 +464,7 @@ function joinRow(relation: Relation, entity: ObjectLiteral, other: ObjectLiteral
   return { junction, row }
 }
 
-/** The result holds what the row was created with, and nothing that would form a cycle. */
+/** Sets the relations that the row was created with, except those that would form a cycle. */
 function setBrought({ row, brought }: NewNode): void {
   if (!row) return
   for (const { relation, value } of brought) {

@@ -8,7 +8,7 @@ import { OURS } from '../typeorm/subscriber'
 import type { LoadOptions } from './call-options'
 import type { EntityColumns } from './entity-text'
 
-/** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
+/** Hash numbers of the returned entities that are not 0. They are few, and no property name would be free. */
 const hashNumbers = new WeakMap<object, number>()
 
 /** The hash number that the row of this entity had when find-or-create returned it. */
@@ -16,18 +16,18 @@ export function hashNumberOf(entity: object): number {
   return hashNumbers.get(entity) ?? 0
 }
 
-/** An entity, and what is called by its name in an error: the text, or the name, that the row holds. */
+/** An entity, and its text or name by which an error calls it. */
 type NamedColumns = EntityColumns & { readonly declaration: { readonly name: string } }
 
-/** Columns in the order of `select`; then the discriminator, where that is not among them. */
+/** A row with its columns in the order of `select`, followed by the discriminator if `select` lacks it. */
 type Row = Pick<StoredRow, 'columns' | 'hashNumber'>
 
 /**
- * An entity as `find` would give it, without relations.
+ * Returns an entity as `find` would return it, without relations.
  *
- * @param session whose query runner a lazy relation asks first, as those of `find` do
- * @param row its columns in the order of `rowShape(entityText).select`
- * @param into takes the columns. @default a new one
+ * @param session its query runner is the first that a lazy relation uses, as in `find`
+ * @param row contains its columns in the order of `rowShape(entityText).select`
+ * @param into the entity to set the columns of. @default a new one
  * @throws TextTakenError for a row of another class of the table
  */
 export function hydrate(
@@ -45,7 +45,7 @@ export function hydrate(
   return entity
 }
 
-/** One of a class without lazy relations needs no query runner. */
+/** Creates an entity. A class without lazy relations needs no query runner. */
 export function newEntity(metadata: EntityMetadata, session: { readonly queryRunner: QueryRunner }): ObjectLiteral {
   const queryRunner = metadata.lazyRelations.length > 0 ? session.queryRunner : undefined
   return metadata.create(queryRunner, { fromDeserializer: true })
@@ -54,8 +54,8 @@ export function newEntity(metadata: EntityMetadata, session: { readonly queryRun
 /**
  * Sets the columns of an entity.
  *
- * @param metadata of its class
- * @param values in the order of `select`
+ * @param metadata the metadata of its class
+ * @param values the values in the order of `select`
  */
 export function fill(
   { dataSource, metadata: { childEntityMetadatas }, select }: EntityColumns,
@@ -73,7 +73,7 @@ export function fill(
   }
 }
 
-/** Chooses columns as `find` does: those of the row's class, of which a parent's metadata holds its children's too. */
+/** Returns whether `find` sets the column for this class. Metadata of a parent includes its children's columns. */
 function isOfThatClass({ columns, childEntityMetadatas }: EntityMetadata, column: ColumnMetadata): boolean {
   return (
     columns.some(({ propertyPath }) => propertyPath === column.propertyPath) &&
@@ -81,7 +81,7 @@ function isOfThatClass({ columns, childEntityMetadatas }: EntityMetadata, column
   )
 }
 
-/** The value of the row's discriminator column; undefined where there is none. */
+/** Returns the value of the row's discriminator column; undefined if there is none. */
 function discriminatorOf({ metadata, select }: NamedColumns, { columns }: Row): unknown {
   const { discriminatorColumn } = metadata
   if (!discriminatorColumn) return undefined
@@ -89,17 +89,17 @@ function discriminatorOf({ metadata, select }: NamedColumns, { columns }: Row): 
   return columns[index === -1 ? select.length : index]
 }
 
-/** Returns the class that the discriminator of a row names; undefined if `find` would not give the row. */
+/** Returns the class that the discriminator of a row names; undefined if `find` would not return the row. */
 function classOfRow(entityText: NamedColumns, row: Row): EntityMetadata | undefined {
   const { metadata } = entityText
   if (!metadata.discriminatorColumn) return metadata
   const value = discriminatorOf(entityText, row)
   const named = [metadata, ...metadata.childEntityMetadatas].find((one) => one.discriminatorValue === value)
-  // Of a value that no class has, TypeORM makes an instance of the root.
+  // TypeORM creates an instance of the root for a value that no class has.
   return named ?? (metadata === rootOf(metadata) ? metadata : undefined)
 }
 
-/** `find` would give the row: it is of the entity's class, or of a child of it. */
+/** Returns whether `find` would return the row: it is of the entity's class, or of a child class. */
 export function isEntityOfClass(entityText: NamedColumns, row: Row): boolean {
   return classOfRow(entityText, row) !== undefined
 }
@@ -116,17 +116,17 @@ function otherClass(entityText: NamedColumns, row: Row): TextTakenError {
   return new TextTakenError([held], undefined, `No row of ${metadata.name} can hold it too: pass ${classes}.`)
 }
 
-/** The RETURNING of TypeORM's own statements: the columns that `fill` takes. */
+/** Returns the RETURNING list for TypeORM's own statements: the columns that `fill` takes. */
 export const returnedBy = ({ select, spatial }: EntityColumns): string =>
   returningList({ select: select.map(({ databaseName }) => databaseName), spatial })
 
 /**
- * Listeners and subscribers see what they would see of `find` and `insert`. Whether anyone listens is looked at first:
- * an event before the insert costs a separate look-up, since it must not fire for a row that is found.
+ * Returns whether anyone listens to inserts. Listeners and subscribers get the events of `find` and `insert`. An event
+ * before the insert costs a separate look-up, because it must not fire for a row that is found.
  */
 export function listensToInsert({ metadata, dataSource }: EntityColumns): boolean {
   if (metadata.beforeInsertListeners.length + metadata.afterInsertListeners.length > 0) return true
-  // A loop, and not a list that is kept: whoever comes later, or gets a method later, hears too.
+  // A loop, and not a cached list, because a subscriber or its method may be added later.
   for (const one of dataSource.subscribers)
     if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !(OURS in one)) return true
   return false
@@ -149,7 +149,7 @@ export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean 
   return false
 }
 
-/** Listeners run while we hold no connection: a listener that asks an exhausted pool for one would wait for ever. */
+/** Releases the connection first, because a listener that requests one from an exhausted pool would wait forever. */
 export async function beforeInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
   await session.release()
   await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
@@ -179,7 +179,7 @@ export async function afterLoad(session: Session, entityText: EntityColumns, ent
   await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
 }
 
-/** Notifies subscribers as TypeORM's `restore()` and `delete()` do: without an entity. */
+/** Notifies subscribers without an entity, as TypeORM's `restore()` and `delete()` do. */
 export async function entitylessEvent(
   session: Session,
   { metadata, dataSource }: EntityColumns,
@@ -191,13 +191,13 @@ export async function entitylessEvent(
   await session.queryRunner.broadcaster.broadcast(event, metadata)
 }
 
-/** Entities of one class that were loaded with others. */
+/** Entities of one class that were loaded as relations. */
 interface Related {
   readonly metadata: EntityMetadata
   readonly entities: ObjectLiteral[]
 }
 
-/** What is read after the rows themselves. */
+/** The relations to load after the rows themselves. */
 export interface RelationsToLoad {
   readonly relations: FindOptionsRelations<ObjectLiteral>
   readonly strategy: 'join' | 'query'
@@ -206,7 +206,7 @@ export interface RelationsToLoad {
 const NONE = {}
 
 /**
- * @returns undefined where there is nothing to load: none is asked for, and the entity has no eager ones
+ * @returns undefined if there is nothing to load: no relation is requested, and the entity has no eager ones
  * @throws DeclarationError for a relation that the entity does not have
  */
 export function relationsToLoad(
@@ -228,7 +228,7 @@ export function relationsToLoad(
 
 type Tree = { [name: string]: Tree | boolean }
 
-/** `['author.pages']` as `{ author: { pages: true } }`. */
+/** Converts `['author.pages']` to `{ author: { pages: true } }`. */
 function treeOf(paths: readonly string[]): Tree {
   const tree: Tree = {}
   for (const path of paths) {
@@ -242,8 +242,8 @@ function treeOf(paths: readonly string[]): Tree {
 }
 
 /**
- * The relations without those that are not to be loaded. TypeORM would refuse an unknown name too, but only after the
- * insert.
+ * Returns the relations without those that are set to false. TypeORM would also refuse an unknown name, but only after
+ * the insert.
  */
 function requireRelations(metadata: EntityMetadata, relations: object, prefix = ''): Tree {
   const tree: Tree = {}
@@ -262,22 +262,21 @@ function requireRelations(metadata: EntityMetadata, relations: object, prefix = 
   return tree
 }
 
-/** An entity of a result, and whether this call made its row. */
+/** An entity of a result, and whether this call created its row. */
 interface ResultEntity {
   readonly entity: ObjectLiteral
   readonly created: boolean
 }
 
-/** Whether `finish` does anything. */
+/** Returns whether `finish` does anything. */
 export const finishes = (entityText: EntityColumns, load: RelationsToLoad | undefined): boolean =>
   load !== undefined || listensToLoad(entityText)
 
 /**
- * What `find` does once it has its rows: loads relations onto them, and fires AfterLoad, which a row that was created
- * does not get.
+ * Loads relations onto rows and fires AfterLoad, as `find` does. A row that was created does not get AfterLoad.
  *
- * @param given no entity twice
- * @returns undefined where nothing is to be waited for
+ * @param given contains no entity twice
+ * @returns undefined if there is nothing to wait for
  */
 export function finish(
   session: Session,
@@ -296,7 +295,7 @@ async function loadAndNotify(
 ): Promise<void> {
   const found = given.filter(({ created }) => !created).map(({ entity }) => entity)
   if (!load) return await afterLoad(session, entityText, found)
-  // As with `find`: relations that come by queries of their own come after the event of their row, and fire theirs.
+  // As in `find`, relations with their own queries follow the event of their row, and fire their own events.
   if (load.strategy === 'query') await afterLoad(session, entityText, found)
   const related = await loadRelations(session, entityText, given, load)
   // TypeORM fires AfterLoad for joined entities together with their row.
@@ -311,12 +310,12 @@ async function loadAndNotify(
   }
 }
 
-/** Rows in one query: parameters are limited, and so is the patience of a planner. */
+/** The most rows in one query. Parameters are limited, and planning takes time. */
 const ROWS = 1_000
 
 /**
- * @returns what was joined onto rows whose own AfterLoad does not tell of it: onto those that were created, and, with
- * queries of their own, onto all. TypeORM 0.3 joins eager relations in either way.
+ * @returns joined entities whose row fires no AfterLoad for them: those of created rows, and, with queries of their
+ * own, those of all rows. TypeORM 0.3 joins eager relations with both strategies.
  */
 async function loadRelations(
   session: Session,
@@ -327,7 +326,7 @@ async function loadRelations(
   const { metadata } = entityText
   const { relations, strategy } = load
   const { name, primaryColumns, discriminatorColumn } = metadata
-  // Joined, the row itself need not be read again; by queries of their own, relations may be found by any of its columns.
+  // A join need not read the row again. With queries of their own, relations may be found by any of its columns.
   const key = [...primaryColumns, ...(discriminatorColumn ? [discriminatorColumn] : [])]
   const selection = strategy === 'join' ? key.map(({ propertyPath }) => `${name}.${propertyPath}`) : [name]
   const related: Related[] = []
@@ -344,7 +343,7 @@ async function loadRelations(
     })
     const byId = new Map(loaded.map((entity) => [idText(metadata, entity), entity]))
     for (const { entity, created } of rows) {
-      // Undefined where someone deleted the row meanwhile.
+      // The row is undefined if someone deleted it meanwhile.
       const attached = attachRelations(metadata, byId.get(idText(metadata, entity)), entity)
       const notified = attached.filter(({ relation }) => joined.some((join) => join.relation === relation))
       if (created || strategy === 'query') related.push(...notified)
@@ -353,7 +352,7 @@ async function loadRelations(
   return related
 }
 
-/** A row that is softly deleted is one that `find` gives with `withDeleted` only, and its relations with it. */
+/** Divides rows into portions. `find` returns softly deleted rows and their relations only with `withDeleted`. */
 function* portions(
   { metadata }: EntityColumns,
   given: readonly ResultEntity[],
@@ -373,7 +372,7 @@ interface Attached extends Related {
   readonly relation: EntityMetadata['relations'][number]
 }
 
-/** Puts every relation that was loaded onto another object of the same row. */
+/** Sets every loaded relation on another object of the same row. */
 function attachRelations(
   metadata: EntityMetadata,
   loaded: ObjectLiteral | undefined,

@@ -24,7 +24,7 @@ import { ensureNamesReady, requestedNames } from './names'
 import { countInserted, watched, watchers } from './watch'
 import { type RequestedText, writeOrFail } from './write-or-fail'
 
-/** What a column takes, or a function that gives SQL for it, as in TypeORM's `insert`. */
+/** A value of a column, or a function that returns SQL for it, as in TypeORM's `insert`. */
 export type Writable<Entity> = DeepPartial<Entity> | QueryDeepPartialEntity<Entity>
 
 /** Rows for one table: an entity class, and the values of one row or of several. */
@@ -40,31 +40,31 @@ export type Inserted<One> = One extends readonly [EntityTarget<infer Entity>, in
     : Entity
   : never
 
-/** Rows in one statement. */
+/** The most rows of one statement. */
 const STATEMENT_ROWS = 1_000
 
 /**
- * Inserts rows whose texts must be free, all of them or none: behind a savepoint in the caller's transaction, which
- * stays usable, and otherwise in one statement or one transaction of its own. If a text is taken, one more round trip
- * finds every text of the call that is.
+ * Inserts rows whose texts must be free, all of them or none. In the caller's transaction, a savepoint keeps the
+ * transaction usable. Otherwise one statement or a transaction of its own inserts them. If a text is taken, one more
+ * round trip finds every taken text of the call.
  *
  * Inserts as TypeORM's `insert` does: relations by id, functions as SQL, no cascades. Listeners and subscribers get
- * BeforeInsert before the first statement, and AfterInsert when all rows are stored. The entities hold what the
- * database holds. A softly deleted row holds its text, unless the declaration has `ignoreDeleted`.
+ * BeforeInsert before the first statement, and AfterInsert when all rows are stored. The entities contain the stored
+ * values. A softly deleted row holds its text, unless the declaration has `ignoreDeleted`.
  *
- * Entries for one entity that follow each other go in one statement, in which rows are sorted by hash.
+ * Consecutive entries for one entity share one statement, in which rows are sorted by hash.
  *
- * Two calls that insert the same texts into several tables should name the tables in the same order: otherwise one of
- * them may be the victim of a deadlock, or have to try again.
+ * Two calls that insert the same texts into several tables should name the tables in the same order. Otherwise one of
+ * them may be the victim of a deadlock, or need another attempt.
  *
- * @param values of one row, or a list
+ * @param values the values of one row, or a list of them
  * @throws TextTakenError with every taken text, name, number, primary key and unique column that can be known, also of
- * an index with a condition or an expression: its property, the primary key of its holder, and its row. If only
- * ordinary columns are taken, it is TypeORM's QueryFailedError as well
+ * an index with a condition or an expression. It names the property, the primary key of the holder, and the row. If
+ * only ordinary columns are taken, it is TypeORM's QueryFailedError as well
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
  * @throws ChainLimitError, AttemptsExhaustedError
- * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where its snapshot is too old
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, or if its snapshot is too old
  * @throws QueryFailedError of TypeORM for everything else
  * @example
  * const page = await insertOrFail(manager, Page, { url: 'http://example.com/' })
@@ -98,7 +98,7 @@ export async function insertOrFail(
   const insertions = single ? [[entity, values] as Insertion] : (entity as readonly Insertion[])
   const dataSource = dataSourceOf(manager)
   requireUniqueText(dataSource, insertions)
-  // Before anything is awaited: it keeps its place before what the caller sends next.
+  // The session is opened before any await, so that the call runs before the caller's next query.
   const session = await openSession(manager)
   let rows: readonly NewRow[]
   try {
@@ -116,9 +116,9 @@ export async function insertOrFail(
 }
 
 /**
- * Inserts a row as `insertOrFail` does, and returns null where it would throw a TextTakenError.
+ * Inserts a row as `insertOrFail` does, and returns null if that would throw a TextTakenError.
  *
- * @throws what `insertOrFail` throws, but for TextTakenError
+ * @throws the errors of `insertOrFail`, except TextTakenError
  * @example
  * const page = await insertOrNull(manager, Page, { url: 'http://example.com/' })
  */
@@ -135,7 +135,7 @@ export async function insertOrNull<Entity extends ObjectLiteral>(
   }
 }
 
-/** The values must be of the entity that stands beside them. */
+/** Checks that the values are those of the entity beside them. */
 type CheckedInsertion<One> = One extends readonly [EntityTarget<infer Entity>, infer Values]
   ? readonly [
       One[0],
@@ -145,7 +145,7 @@ type CheckedInsertion<One> = One extends readonly [EntityTarget<infer Entity>, i
     ]
   : never
 
-/** Names a misspelt property, because the compiler would report only that two types of lists differ. */
+/** Names a misspelt property, because the compiler would only report that two types of lists differ. */
 export type WritableOnly<Entity, Given> = Entity extends ObjectLiteral
   ? unknown extends NoOthers<Entity, Given>
     ? Writable<Entity>
@@ -155,11 +155,11 @@ export type WritableOnly<Entity, Given> = Entity extends ObjectLiteral
 /** A row to insert. */
 interface NewRow {
   readonly columns: EntityColumns
-  /** 0-based positions: of the insertion that it belongs to, and its own in the call. */
+  /** The 0-based positions of its insertion and of the row itself in the call. */
   readonly insertion: number
   readonly position: number
   readonly entity: ObjectLiteral
-  /** What the entity holds; it is the entity itself where no relation is lazy. */
+  /** The values of the entity. They are the entity itself if no relation is lazy. */
   readonly values: ObjectLiteral
 }
 
@@ -195,7 +195,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   const names = rows.flatMap(({ columns, position, values }) =>
     inRow(position, () => requestedNames(columns, position, values)),
   )
-  // Every text that the rows bring, of every declaration. Refused before any SQL.
+  // Every text of the rows, of every declaration, is checked before any SQL.
   const texts = rows.flatMap((row) => inRow(row.position, () => newTextsOf(manager, row)))
   const requested = await onReadyTables(session, texts)
   await ensureNamesReady(session, names)
@@ -221,13 +221,13 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   for (const { columns, entity } of rows) await afterInsert(session, columns, entity)
 }
 
-/** Divides the rows of a call into those of one statement each. */
+/** Divides the rows of a call into the rows of each statement. */
 function* rowsOfStatements(
   rows: readonly NewRow[],
   hashes: ReadonlyMap<number, string>,
   keys: ReadonlyMap<number, ShardedKey>,
 ): Generator<readonly NewRow[]> {
-  // Rows for one entity that follow each other in the call, whether they are of one entry of it or of several.
+  // Consecutive rows for one entity form a run, even if they are from several entries.
   const runs: { readonly metadata: EntityMetadata; readonly rows: NewRow[] }[] = []
   for (const row of rows) {
     const { metadata } = row.columns
@@ -236,7 +236,7 @@ function* rowsOfStatements(
     else runs.push({ metadata, rows: [row] })
   }
   for (const { metadata, rows: run } of runs) {
-    // In another order than by hash two calls with the same texts would deadlock.
+    // In any order other than by hash, two calls with the same texts would deadlock.
     const ordered =
       scopeOrder(metadata)?.(run, ({ values }) => values) ??
       run.toSorted((left, right) => compareTexts(hashes.get(left.position), hashes.get(right.position)))
@@ -249,11 +249,11 @@ function* rowsOfStatements(
   }
 }
 
-/** The key that identifies a row of a statement: a distributed table returns rows by shard, not in the order sent. */
+/** The key that identifies a row of a statement, because a distributed table does not return rows in the order sent. */
 interface ShardedKey {
   readonly hash: string
   readonly table: Declaration['table']
-  /** With these hidden columns no trigger has anything to do. */
+  /** Hidden columns that are sent so that no trigger has anything to do. */
   readonly sent: readonly (readonly [column: ColumnMetadata, value: string | number])[]
 }
 
@@ -271,7 +271,7 @@ function shardedKeys(requested: readonly NewText[]): ReadonlyMap<number, Sharded
   return keys
 }
 
-/** Rows for one statement: no two have the same key, and each has one. */
+/** Yields the rows of each statement: rows of one table with different keys, or one row without a key. */
 function* apartByKey(rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Generator<readonly NewRow[]> {
   let part: NewRow[] = []
   let known = new Set<string>()
@@ -290,7 +290,7 @@ function* apartByKey(rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedK
   if (part.length > 0) yield part
 }
 
-/** Inserts with hash and number 0: on a shard, triggers cost more than the row does. The index refuses another text's. */
+/** Inserts with hash and number 0, because triggers are slow on a shard. The index refuses another text. */
 function hashedStep(session: Session, rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Step<WireRow> {
   const key = keys.get(rows[0]?.position ?? 0)
   const hashed = rows.map((row): NewRow => {
@@ -308,7 +308,7 @@ function hashedStep(session: Session, rows: readonly NewRow[], keys: ReadonlyMap
   )
 }
 
-/** Makes TypeORM's own INSERT, so that every kind of value is written as `insert` would. */
+/** Creates TypeORM's own INSERT, so that every kind of value is written as `insert` would write it. */
 function insertStep(
   { dataSource }: Session,
   rows: readonly NewRow[],
@@ -327,7 +327,7 @@ function insertStep(
   return { statement: insertedStatement(sql), values }
 }
 
-/** A text that a row brings, and its hash. */
+/** A text of a row, and its hash. */
 interface NewText extends RequestedText {
   readonly hash: string
 }
@@ -339,7 +339,7 @@ function newTextsOf(manager: EntityManager, { columns, position, entity, values 
   return declarationsOf(metadata).flatMap((declaration) => {
     for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
     const { table, text } = declaration
-    // A row that is inserted as deleted may hold no text either.
+    // A row that is inserted as deleted may hold no text.
     if (table.deleted !== undefined && has(declaration.metadata.deleteDateColumn)) return []
     if (table.nullable && !text.some(({ column }) => has(column))) return []
     const entityText = entityTextOf(manager, metadata.target, declaration.name)

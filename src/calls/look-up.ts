@@ -16,17 +16,17 @@ import { pathsBeside, requireObject } from './values'
 import { watched, watchers } from './watch'
 
 /**
- * The row that holds the text, or undefined.
+ * Returns the row that holds the text, or undefined.
  *
  * @throws DuplicateTextError if there are several
- * @throws TransactionAbortedError if there are several in the transaction's snapshot only
+ * @throws TransactionAbortedError if there are several only in the transaction's snapshot
  */
 export async function find(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const rows = await session.rows(statementsOf(entityText, row.others).find, row.key)
   return rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
 }
 
-/** Returns the one that still exists of several rows that were seen. */
+/** Returns the row that still exists, if several rows were seen. */
 export async function theOne(
   session: Session,
   entityText: ReadyText,
@@ -34,13 +34,13 @@ export async function theOne(
   rows: StoredRow[],
 ): Promise<StoredRow | undefined> {
   let standing = rows
-  // Above READ COMMITTED a transaction that inserts a text sees it beside the row that held it in its snapshot and that
-  // others have deleted since, as with any unique index. A lock looks at what stands now, and fails with 40001.
+  // Above READ COMMITTED, a transaction that inserts a text also sees the former holder in its snapshot, which others
+  // have deleted since, as with any unique index. A lock reads the current row, and fails with 40001.
   if (session.inTransaction) {
     try {
       standing = await session.rowsOrRollBack(statementsOf(entityText, row.others).findStanding, row.key)
     } catch (error) {
-      // A role that may not lock rows gets the rows that it sees.
+      // A role without the privilege to lock rows gets the rows that it sees.
       if (serverError(error)?.code !== SQLSTATE.insufficientPrivilege) throw error
     }
   }
@@ -54,13 +54,13 @@ export async function theOne(
   throw new DuplicateTextError(declaration.name, ids)
 }
 
-/** This look-up has no inputs with positions, and creates nothing. */
+/** The fields of a look-up, which has no input positions and creates nothing. */
 const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
 
 /**
  * Returns the rows that hold the texts, keyed by the identity of each input. Looks them up in batches.
  *
- * @throws DuplicateTextError, and what turning a value of the scope into text throws
+ * @throws DuplicateTextError, and errors of converting a scope value to text
  */
 export async function findRows(
   session: Session,
@@ -87,7 +87,7 @@ export async function findRows(
   return found
 }
 
-/** @throws DeclarationError if no row can be deleted softly and hold its text */
+/** @throws DeclarationError if no row can be softly deleted and hold its text */
 export function requireDeleteDate({ metadata, declaration }: EntityText, option: string): void {
   const where = `The option "${option}" of a call for "${declaration.name}" of ${metadata.name}`
   if (!metadata.deleteDateColumn) {
@@ -98,19 +98,19 @@ export function requireDeleteDate({ metadata, declaration }: EntityText, option:
   }
 }
 
-/** The row was found, and is deleted softly. */
+/** Returns whether the row was found and is softly deleted. */
 export function isDeleted({ metadata, declaration, select }: EntityText, { created, columns }: StoredRow): boolean {
   const { deleteDateColumn } = metadata
   if (created || !deleteDateColumn || declaration.table.deleted !== undefined) return false
   const index = select.indexOf(deleteDateColumn)
-  // The delete date is the last column if it is not selected otherwise.
+  // The delete date is the last column if `select` lacks it.
   return (columns[index === -1 ? columns.length - 1 : index] ?? null) !== null
 }
 
 /**
- * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
- * text that the normalizer refuses, and none holds null. A row that is deleted softly is found only with the option
- * `withDeleted`, as with `find`.
+ * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. A text that the
+ * normalizer refuses, and null, find nothing. A softly deleted row is found only with the option `withDeleted`, as in
+ * `find`.
  *
  * @param values text and scope, and nothing else
  *
@@ -159,10 +159,10 @@ export async function findOneByText<
   }
 }
 
-/** A look-up answers itself, whatever it finds. */
+/** The result of a look-up, which creates nothing. */
 const NOTHING_CREATED = { created: false }
 
-/** Returns the row that holds the text, by a look-up that calls at the same time may share. */
+/** Returns the row that holds the text, by a look-up that simultaneous calls may share. */
 export async function foundRow(
   session: Session,
   entityText: EntityText,
@@ -180,7 +180,7 @@ export async function foundRow(
 }
 
 /**
- * @param call names the operation in an error
+ * @param call the operation's name in an error
  * @returns undefined for a text that no row can hold
  * @throws DeclarationError for a property that is neither text nor scope
  */
@@ -189,7 +189,7 @@ export function lookedUp(call: string, entityText: EntityText, values: ObjectLit
   const { metadata, declaration } = entityText
   const { text, scope, name } = declaration
   const others = pathsBeside(metadata, [...text.map(({ column }) => column), ...scope], values)
-  // Ignoring a condition would return a row that the caller did not ask for.
+  // If a condition were ignored, the call might return a row that the caller did not request.
   if (others.length > 0) {
     throw new DeclarationError(
       `${call} looks a row of ${metadata.name} up by "${name}" alone. ` +

@@ -44,29 +44,27 @@ import { type RowError, toRowError, withPromised } from './values'
 import { isDeleted, requireDeleteDate } from './look-up'
 import { isChanging, requireUsed, updateOf } from './updates'
 
-/** What to do with rows that are missing, found, or found deleted. */
+/** The rules for rows that are missing, found, or found deleted. */
 interface ManyRules<Entity extends ObjectLiteral> {
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
   readonly updates?: Updates | undefined
   readonly deleted?: DeletedOption | undefined
-  /** The caller loads relations, and fires AfterLoad. */
+  /** Whether the caller loads relations and fires AfterLoad. */
   readonly unfinished?: boolean
   readonly progress?: ProgressOptions
   /** Index of the first input among those of the caller. @default 0 */
   readonly first?: number
-  /**
-   * Calls that have not run yet, and whose rows this call does not request again. They run before this one is answered.
-   */
+  /** Calls that have not run yet, whose rows this call does not request again. They run before this one is answered. */
   readonly ahead?: readonly PreparedMany<Entity>[]
-  /** Rows in one statement. @default 1,000 */
+  /** The rows of one statement. @default 1,000 */
   readonly batchRows?: number
-  /** Called when batches of this call and of another one blocked each other. */
+  /** Called when a batch of this call and one of another call blocked each other. */
   readonly onLost?: (() => void) | undefined
 }
 
-/** A call in two halves: the first needs no connection, and so can run while another batch is at the server. */
+/** A call in two halves. The first needs no connection, so it can run while another batch is at the server. */
 export class PreparedMany<Entity extends ObjectLiteral> {
-  /** The results. An input whose row was not reached because the call failed has none. */
+  /** The results. An input has none if the call failed before its row was written. */
   readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly load: RelationsToLoad | undefined
   private readonly rows = new Map<string, DistinctRow>()
@@ -74,21 +72,21 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   private readonly shared: (GivenRow & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
   /** Inputs that wait until an earlier input with the same text is written. */
   private later: GivenRow[] = []
-  /** Texts, by their identity, of which an input waits. */
+  /** The identities of texts for which an input waits. */
   private readonly waiting = new Set<string>()
-  /** Texts whose inputs were refused when they were written together. */
+  /** The identities of texts whose inputs were refused when they were written together. */
   private readonly apart = new Set<string>()
-  /** Rows of earlier rounds, by their identity. */
+  /** The rows of earlier rounds, by their identity. */
   private readonly before = new Map<string, DistinctRow[]>()
   /** The length of the texts that will be sent. */
   characters = 0
   private over = false
 
   /**
-   * @param entityText the entities hold the columns that it selects
-   * @param load undefined: no relations, not even eager ones
-   * @param rules @default rows are created of their values, and returned as they are found
-   * @throws DeclarationError for the rule `deleted` where no row can be deleted softly and hold its text
+   * @param entityText selects the columns of the entities
+   * @param load the relations; undefined loads none, not even eager ones
+   * @param rules @default rows are created from their values, and returned as they are found
+   * @throws DeclarationError for the rule `deleted` if no row can be softly deleted and hold its text
    */
   constructor(
     private readonly entityText: EntityText,
@@ -101,7 +99,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     this.progress = new Progress(rules.progress)
   }
 
-  /** Whether another call may go to the server beside this one: nothing of the user's runs for its rows. */
+  /** Whether another call may run on the server at the same time. No user's code may run for the rows of this one. */
   get mayOverlap(): boolean {
     const { dataSource } = this.entityText
     const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
@@ -109,7 +107,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return !runsCode && !tenants && hasSpare(dataSource)
   }
 
-  /** Does what `add` does, once the promises of lazy relations are kept; at once if the entity has none. */
+  /** Does what `add` does, once the promises of lazy relations are settled, or at once if the entity has none. */
   addPromised(values: DeepPartial<Entity>): void | Promise<void> {
     const { metadata } = this.entityText
     if (metadata.lazyRelations.length === 0) return this.add(values)
@@ -119,7 +117,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     )
   }
 
-  /** Adds the inputs of a call: at once or, if they have lazy relations, when all promises of these are settled. */
+  /** Adds the inputs of a call, once all promises of their lazy relations are settled, or at once if there are none. */
   addAll(inputs: readonly DeepPartial<Entity>[]): Promise<void> | undefined {
     const { metadata } = this.entityText
     if (metadata.lazyRelations.length === 0) {
@@ -135,7 +133,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     })
   }
 
-  /** Equal for inputs of equal texts in one scope. @throws what `add` refuses them for */
+  /** Returns equal strings for inputs with equal texts in one scope. @throws the error with which `add` refuses them */
   identityOf(values: DeepPartial<Entity>): string {
     return requestedRow(this.entityText, values).row.identity
   }
@@ -143,7 +141,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /**
    * Normalizes and hashes one input.
    *
-   * @param input its index. @default the next one
+   * @param input the index of the input. @default the next one
    */
   add(values: DeepPartial<Entity>, input: number = this.results.length): void {
     this.results.length = Math.max(this.results.length, input + 1)
@@ -159,20 +157,20 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: requested.create })
       for (const value of row.all) if (typeof value === 'string') this.characters += value.length
     } catch (error) {
-      // The user's own transformer may throw anything for one row.
+      // The user's own transformer may throw any error for one row.
       writeResult(this, { input, repeats: undefined }, { error: toRowError(error) })
     }
   }
 
   /**
-   * Adds another input with the same text. Changes are merged only if no value is lost: a value that a later input
-   * replaces might be refused.
+   * Adds another input with the same text. Changes are merged only if no value is lost, because a value that a later
+   * input replaces might be refused.
    */
   private repeat(known: DistinctRow, requested: RequestedRow, input: number): void {
     const { identity } = requested.row
     const { updates } = this.rules
     const update = updateOf(updates, requested.row)
-    // SQL may use what the input before has made of the row.
+    // SQL may use the row as the previous input left it.
     const isApart = this.waiting.has(identity) || this.apart.has(identity) || (updates && updates.sqlKey !== '')
     if (isApart || isReplaced(known.row, requested.row, update)) {
       this.waiting.add(identity)
@@ -190,7 +188,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   /**
-   * Leaves an input to a call that has requested its row already. A call that is over says nothing: its row may have
+   * Leaves an input to a call that has requested its row already. A finished call is not used, because its row may have
    * been deleted since.
    */
   private isAhead(ahead: readonly PreparedMany<Entity>[], identity: string, given: GivenRow): boolean {
@@ -203,15 +201,15 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return false
   }
 
-  /** How many inputs were added. */
+  /** The number of inputs that were added. */
   get inputs(): number {
     return this.results.length
   }
 
   /**
-   * For the inputs whose rows a call ahead has asked for, after both have run.
+   * Answers the inputs whose rows a call ahead has requested, after both have run.
    *
-   * @param manager tries here the inputs that were refused there; undefined leaves them without a result
+   * @param manager the manager to try the inputs that were refused there; undefined leaves them without a result
    */
   async answerShared(manager: EntityManager | undefined): Promise<void> {
     const own: GivenRow[] = []
@@ -226,7 +224,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     await this.run(manager)
   }
 
-  /** An input that could not even be read. */
+  /** Adds an input that could not be read. */
   refuse(error: unknown): void {
     writeResult(this, { input: this.results.length, repeats: undefined }, { error: toRowError(error) })
   }
@@ -247,7 +245,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         if (again.length === 0) break
         this.startRound(again)
       }
-      // Of thousands of rows, a list that nobody reads would count.
+      // A list of thousands of rows would cost memory, so it is not made if nobody reads it.
       const isOver = this.rules.unfinished || (this.before.size === 0 && !finishes(entityText, this.load))
       if (!isOver) await finish(session, entityText, this.given(), this.load)
     } finally {
@@ -261,7 +259,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const { create, updates, deleted = 'return', onLost, first, batchRows } = this.rules
     const { results, progress } = this
     const { metadata, declaration } = entityText
-    // An event before the write must know which rows will be inserted, so each row goes its own way.
+    // An event before the write must be limited to rows that will be inserted, so each row is written by itself.
     const singly = updates ? isHeard(entityText) || entityText.ready.distributed === true : listensToInsert(entityText)
     const isDeferred = typeof create === 'function'
     const rules = { entityText, updates, batchRows }
@@ -271,22 +269,22 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
     const requested = inOrder([...this.rows.values()])
     const rows = isDeferred ? inOrder(await completeMissing(base, requested)) : requested
-    // Each call asks anew, so that a changed default takes effect at once, as it does for a single row.
+    // Each call reads the defaults, so that a changed default takes effect at once, as it does for a single row.
     const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : undefined
     const call = { ...base, defaults }
     const batches = inBatches(call, rows, (row, error) => {
       writeResult(call, row, { error: toRowError(error) })
     })
-    // One by one, in the order of the inputs, as users' functions and listeners expect it, and numbers follow it. And
-    // where the connection decides which table a name means.
+    // Batches are sent one by one if the user's functions and listeners expect the order of the inputs, if rows are
+    // numbered, or if the connection determines the table of a name.
     const tenants = registry.settings.get(session.dataSource)?.tenantsBySearchPath === true
     const overlaps = !isDeferred && !byScope && !tenants && !singly
     return new Course(call, batches, overlaps && session instanceof PoolSession ? session : undefined)
   }
 
   /**
-   * The inputs that have no answer yet, in their order: an earlier input with the same text was refused, or is written
-   * by now.
+   * Returns the unanswered inputs in their order. An earlier input with the same text was refused, or is written by
+   * now.
    */
   private again(): GivenRow[] {
     const again = this.later
@@ -303,7 +301,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       let isRefused = true
       for (const repeat of repeats) {
         const same = this.results[repeat.sameAs ?? -1]
-        // Behind an input that may be stored, the same values find its row.
+        // If an earlier input may be stored, the same values find its row.
         isRefused &&= same !== undefined && 'error' in same
         if (isRefused && same) writeResult(this, { input: repeat.input, repeats: undefined }, same)
         else again.push(repeat)
@@ -321,7 +319,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     for (const { values, input } of inputs) this.add(values as DeepPartial<Entity>, input)
   }
 
-  /** Equal texts share an entity, in the state after the last round. */
+  /** Returns one entity for equal texts, in the state after the last round. */
   private given(): FindOrCreateResult<Entity>[] {
     const given = new Map<string, FindOrCreateResult<Entity>>()
     for (const rows of [...this.before.values(), this.rows.values()]) {
@@ -345,26 +343,26 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 /** An input to find or create. */
 type GivenRow = Pick<Repeat, 'input' | 'values'>
 
-/** Selects the primary key alone, for callers that only count rows. If a listener hears the entity, nothing changes. */
+/** Selects only the primary key, for callers that only count rows, unless a listener gets the entity. */
 export function withKeyOnly(entityText: EntityText): EntityText {
   return listensToLoad(entityText) || listensToInsert(entityText) ? entityText : keyOnly(entityText)
 }
 
 /**
- * Runs the batches of a call one after another. Outside the caller's connection, while one is at the server, a second
- * connection takes the next, where the pool has one to spare.
+ * Runs the batches of a call one after another. Unless the caller's connection is used, a second connection takes the
+ * next batch meanwhile, if the pool has one to spare.
  *
- * If a batch fails, no other begins, and the one beside it is awaited: nothing is under way when this ends.
+ * If a batch fails, no other begins, and the simultaneous one is awaited. No statement is under way when this ends.
  */
 class Course<Entity extends ObjectLiteral> {
   private readonly call: ManyCall<Entity>
   private next: IteratorResult<Batch, unknown>
   private failure: { readonly error: unknown } | undefined
   private beside: Promise<void> | undefined
-  /** The batches blocked each other, by locks of triggers or by SERIALIZABLE: from now on they are sent one by one. */
+  /** Whether the batches blocked each other, by locks of triggers or by SERIALIZABLE. They are then sent one by one. */
   private lost = false
 
-  /** @param pooled the session of the call; undefined: one batch at a time */
+  /** @param pooled the session of the call; undefined sends one batch at a time */
   constructor(
     call: ManyCall<Entity>,
     private readonly batches: Generator<Batch>,
@@ -378,13 +376,13 @@ class Course<Entity extends ObjectLiteral> {
     this.next = batches.next()
   }
 
-  /** @throws what the first failed batch threw, and the reason of an aborted signal */
+  /** @throws the error of the first failed batch, and the reason of an aborted signal */
   async run(): Promise<void> {
     const { call, pooled } = this
     try {
       for (let batch = this.take(); batch; batch = this.take()) {
         if (pooled && !this.next.done) {
-          // It never waits for the second connection: the first is there before the second is requested.
+          // The first connection is taken before the second is requested, so this never waits for the second.
           await pooled.take()
           this.takeSecond()
         }
@@ -396,7 +394,7 @@ class Course<Entity extends ObjectLiteral> {
     }
     const { beside } = this
     try {
-      // The other batch may still wait for a connection, which could be ours.
+      // The other batch may still wait for a connection. It can get this one.
       if (beside) await pooled?.release()
     } finally {
       await beside
@@ -418,13 +416,13 @@ class Course<Entity extends ObjectLiteral> {
     this.beside = this.runBeside().finally(() => (this.beside = undefined))
   }
 
-  /** A call that waits for a connection gets this one after its batch. */
+  /** Runs batches on a second connection, until another call waits for a connection. */
   private async runBeside(): Promise<void> {
     const { dataSource } = this.call.session
     const session = new PoolSession(dataSource, 'master')
     const call = { ...this.call, session }
     try {
-      // If this fails, the first connection does what is left; if the server is gone, the first one notices too.
+      // If this fails, the first connection runs the remaining batches. If the server is down, that fails too.
       const taken = await session.take().then(
         () => true,
         () => false,
@@ -444,10 +442,10 @@ class Course<Entity extends ObjectLiteral> {
 }
 
 /**
- * Looks for all rows of a call before anything is written, and calls `create` for those that are missing: one after
- * another, in the order of the inputs. By then no lock of the call is held, in the caller's transaction neither.
+ * Looks for all rows of a call before anything is written. Then calls `create` for missing rows, one after another, in
+ * the order of the inputs. The call holds no lock then, even in the caller's transaction.
  *
- * @returns the rows that remain to be found or created. A row about which the common look-up says nothing keeps its
+ * @returns the rows that remain to be found or created. A row that the common look-up did not answer keeps its
  * `create`.
  */
 async function completeMissing<Entity extends ObjectLiteral>(
@@ -468,7 +466,7 @@ async function completeMissing<Entity extends ObjectLiteral>(
     try {
       if (!alone) answer = await sendBatch(call, findQuery(call, items))
     } catch (error) {
-      // Otherwise a row is refused for what it holds.
+      // The error then concerns the values of a row.
       if (!isRowError(error)) throw error
     }
     if (answer) {
@@ -489,28 +487,26 @@ async function completeMissing<Entity extends ObjectLiteral>(
   return left
 }
 
-/** The result for one input: its row, or the error why there is none. */
+/** The result for one input: its row, or the error that refused it. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: RowError }
 
-/** What every step of one call needs. */
+/** The data that every step of one call needs. */
 interface ManyCall<Entity> extends BatchRules {
   readonly session: Session
   readonly results: FindOrCreateManyResult<Entity>[]
   readonly deleted: DeletedOption
   readonly progress: Progress
-  /** Each row has statements of its own. */
+  /** Whether each row has statements of its own. */
   readonly singly: boolean
-  /** Rows may have a `create` that was not called yet: each of these has statements of its own. */
+  /** Whether rows may have a `create` that was not called yet. Each of these has statements of its own. */
   readonly isDeferred: boolean
-  /**
-   * Called when a batch must be sent again: after a deadlock, or because its snapshot does not show what others wrote.
-   */
+  /** Called when a batch must be sent again, after a deadlock or because its snapshot lacks the writes of others. */
   readonly onLost?: (() => void) | undefined
   /** Index of the first input among those of the caller. @default 0 */
   readonly first?: number | undefined
 }
 
-/** Up to this many rows are sent one by one after one of them was refused. */
+/** The most rows that are sent one by one after one of them was refused. */
 const FEW_ROWS = 3
 
 /** @param statementRuns whether the statement itself is known not to cause an error */
@@ -546,20 +542,20 @@ async function runAgain<Entity extends ObjectLiteral>(
   if (!isRowError(error)) throw error
   if (items.length <= FEW_ROWS) return await runSingly(call, items)
   if (statementRuns || (await runsWithoutRows(call, items))) {
-    // A row is refused for what it holds: trying each half tells which one.
+    // A row is refused for its values. Trying each half finds it.
     const middle = Math.ceil(items.length / 2)
     await runBatch(call, { items: items.slice(0, middle), alone: false }, true)
     return await runBatch(call, { items: items.slice(middle), alone: false }, true)
   }
-  // The statement is refused: perhaps for a column that only some rows bring.
+  // The statement is refused, perhaps for a column that only some rows set.
   const sets = groupBy(items, ({ row }) => row.others.join('\n'))
   if (sets.size === 1) for (const item of items) writeError(call, item, error)
   else for (const set of sets.values()) await runBatch(call, { items: set, alone: false })
 }
 
 /**
- * Runs the call again with the table as it is now, after a deferrable constraint was added. Nothing was done yet, or it
- * was undone.
+ * Returns the call for the table as it is now, after a deferrable constraint was added. Nothing was done yet, or it was
+ * undone.
  */
 async function onChanged<Entity>(call: ManyCall<Entity>, error: unknown): Promise<ManyCall<Entity> | undefined> {
   const { entityText, session } = call
@@ -567,7 +563,7 @@ async function onChanged<Entity>(call: ManyCall<Entity>, error: unknown): Promis
   return { ...call, entityText: await readyText(session, entityText) }
 }
 
-/** A missing privilege, for instance, refuses the statement whatever the rows hold: trying each row would cost much. */
+/** Returns whether the statement runs without rows. A missing privilege, for instance, refuses it for any rows. */
 async function runsWithoutRows<Entity>(
   { session, ...rules }: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -587,13 +583,13 @@ async function runsWithoutRows<Entity>(
   }
 }
 
-/** The rows that a batch's statement gave, and after how many attempts. */
+/** The rows that a batch's statement returned, and the number of attempts. */
 interface BatchAnswer {
   readonly rows: readonly BatchRow[]
   readonly attempts: number
 }
 
-/** @returns the rows that have no answer, several answers, or an unwanted deleted row: each is handled by itself */
+/** @returns the rows with no answer, several answers, or an unwanted deleted row: each is handled by itself */
 function takeAnswers<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -622,7 +618,7 @@ function takeAnswers<Entity extends ObjectLiteral>(
   return unanswered
 }
 
-/** Behind savepoints: a refused row must not abort the caller's transaction for the rows after it. */
+/** Runs rows one by one with savepoints, because a refused row must not abort the caller's transaction. */
 async function runSingly<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -662,22 +658,22 @@ async function runSingly<Entity extends ObjectLiteral>(
   }
 }
 
-/** @throws the error, unless it concerns this row only */
+/** @throws the error, unless it concerns only this row */
 function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
   const error = guardError(cause, [call.entityText.declaration]) ?? cause
   if (!isRowsDoing(error)) throw error
   writeResult(call, item, { error: toRowError(error) })
 }
 
-/** Whether an error concerns one row, and not the connection, the transaction or the server. */
+/** Returns whether an error concerns one row, and not the connection, the transaction or the server. */
 export const isRowsDoing = (error: unknown): boolean =>
   isRowError(error) || (error instanceof UniqueTextError && !OF_NO_ROW.has(error.code))
 
 const OF_NO_ROW: ReadonlySet<string> = new Set(['DATA_SOURCE_DESTROYED', 'TRANSACTION_ABORTED', 'WAITS_FOR_ITSELF'])
 
 /**
- * Only the first input of a text can have created its row. An error is that of the first alone: the others are tried by
- * themselves, and so is the first where their changes were made together.
+ * Writes a result. Only the first input with a text can have created its row. An error is that of the first alone, and
+ * the others are tried by themselves. If their changes were merged, so is the first.
  */
 function writeResult<Entity>(
   { results, progress, updates }: Pick<ManyCall<Entity>, 'results' | 'progress' | 'updates'>,
@@ -697,8 +693,7 @@ function writeResult<Entity>(
 }
 
 /**
- * On a distributed table: looks rows up, then inserts those that are missing. Rows without a result are then sent one
- * by one.
+ * Looks rows up in a distributed table, then inserts the missing ones. Rows without a result are then sent one by one.
  */
 async function sendSpread<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[]): Promise<BatchAnswer> {
   const found = await sendBatch(call, findQuery(call, items))
@@ -717,7 +712,7 @@ async function sendSpread<Entity>(call: ManyCall<Entity>, items: readonly BatchI
   return { rows: rows.filter(({ index }) => index >= 0), attempts }
 }
 
-/** The loop of a batch's attempts. */
+/** Sends a batch, and repeats attempts until one succeeds. */
 async function sendBatch<Entity>(
   { session, entityText, onLost }: ManyCall<Entity>,
   { statement, values }: BatchQuery,

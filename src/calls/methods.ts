@@ -21,8 +21,8 @@ import { findOneByText } from './look-up'
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
 
 /**
- * TypeORM's BaseEntity with the operations of this package. Each of them uses the entity's DataSource, outside any
- * transaction of yours; within one, call the functions with its manager.
+ * TypeORM's BaseEntity with the operations of this package. Each of them uses the entity's DataSource, outside your
+ * transactions. In a transaction, call the functions with its manager.
  *
  * @example
  * const { entity, created } = await Page.findOrCreate({ url: 'http://example.com/' })
@@ -142,7 +142,7 @@ export class UniqueTextEntity extends BaseEntity {
   }
 }
 
-/** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
+/** The methods that `repository.extend(uniqueTextMethods)` adds. Each uses the repository's own manager. */
 export interface UniqueTextMethods {
   /** Finds or creates the row of a text, with the repository's manager. */
   findOrCreate<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
@@ -248,7 +248,7 @@ export const uniqueTextMethods: UniqueTextMethods = {
   },
 }
 
-/** Both overloads in one: the argument decides which one it is. */
+/** Implements both overloads. The argument determines which one it is. */
 async function upsert<Entity extends ObjectLiteral>(
   this: Repository<Entity>,
   rows: DeepPartial<Entity> & readonly DeepPartial<Entity>[],

@@ -19,7 +19,7 @@ import { takenName } from '../typeorm/refusals'
 import type { EntityColumns } from './entity-text'
 import { requireObject } from './values'
 
-/** A name that a row of the call shall hold. */
+/** A name that a row of the call requests. */
 export interface RequestedName {
   readonly name: NameDeclaration
   /** 0-based position of the row in the call. */
@@ -30,9 +30,9 @@ export interface RequestedName {
 }
 
 /**
- * The names that a row brings. Names that cannot be stored are refused before any SQL.
+ * Returns the names of a row. Names that cannot be stored are refused before any SQL.
  *
- * @param id of the stored row to change
+ * @param id primary key of the stored row to change
  * @throws TextRejectedError
  */
 export function requestedNames(
@@ -53,10 +53,10 @@ export function requestedNames(
 }
 
 /**
- * The name that a row must bring.
+ * Returns the name that a row must have.
  *
- * @throws TextRejectedError for one that is missing or cannot be stored
- * @throws DeclarationError for values that are no object
+ * @throws TextRejectedError for a name that is missing or cannot be stored
+ * @throws DeclarationError for values that are not an object
  */
 export function requiredName(of: EntityColumns, { name, text }: NameDeclaration, values: ObjectLiteral): string {
   requireObject(of, values)
@@ -70,7 +70,7 @@ export function requiredName(of: EntityColumns, { name, text }: NameDeclaration,
 }
 
 /**
- * Checks once that the triggers of these names exist, and the guard of the table that keeps the names.
+ * Checks once that the triggers of these names and the guard of the table of names exist.
  *
  * @throws SchemaDriftError
  */
@@ -85,8 +85,8 @@ export async function ensureNamesReady(
 }
 
 /**
- * Which of the names are taken, in the order requested, in one round trip. A name that an earlier change of the call
- * gives up is free for a later one. If several rows ask for one name, the first gets it.
+ * Returns the taken names in the order requested, in one round trip. If an earlier change of the call gives up a name,
+ * a later one can take it. If several rows request one name, the first gets it.
  */
 export async function takenNames(session: Session, requested: readonly RequestedName[]): Promise<TakenText[]> {
   if (requested.length === 0) return []
@@ -107,7 +107,7 @@ export async function takenNames(session: Session, requested: readonly Requested
     const owner = owners.get(position)
     const holder = owner && holderDeclaration(dataSourceOf(one.name.metadata), owner)
     const before = holder && changing.get(keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))))
-    // A change of the same row, or of one whose former name nobody keeps, gives the name up.
+    // A change frees the name if it concerns the same row, or a row whose former name is not kept.
     const isFree = before?.some(({ row, name }) => row === one.row || name.former.state === 'free') === true
     const name = JSON.stringify([one.name.namespace, one.text])
     const isRepeated = asking.has(name)
@@ -120,23 +120,23 @@ export async function takenNames(session: Session, requested: readonly Requested
 const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string =>
   JSON.stringify([holderName(metadata), key])
 
-/** An entity whose rows hold names, one of these names, and the statements for such a row. */
+/** An entity whose rows hold names, one of these names, and the statements for a row. */
 export interface HolderEntity extends EntityColumns {
   readonly declaration: NameDeclaration
   readonly table: HolderTable
-  /** Database names of the columns that a statement reads of the row. */
+  /** Database names of the columns that a statement reads from the row. */
   readonly read: readonly string[]
-  /** Discriminators of the class, and of those that extend it: what `rename`, `swap` and `formerNames` take after all else. Empty without inheritance. */
+  /** Discriminators of the class and its children, the last parameters of three statements. May be empty. */
   readonly discriminators: readonly string[]
   /** Parameter: the name. */
   readonly find: Statement<WireRow>
   /**
-   * Gives the row other names. Parameters: the names, the primary key, the discriminators.
+   * Changes the names of the row. Parameters: the names, the primary key, the discriminators.
    *
-   * @param columns that hold the names
+   * @param columns the columns that hold the names
    */
   readonly rename: (columns: readonly string[]) => Statement<WireRow>
-  /** Parameters: the primary keys of two rows, one after the other, the discriminators. */
+  /** Parameters: the primary keys of two rows, then the discriminators. */
   readonly swap: Statement<SwappedRow>
   /** Parameters: the primary key, the discriminators. */
   readonly formerNames: Statement<KeptName>

@@ -43,20 +43,20 @@ import { statementsOf, upsertStatementsOf } from './statements'
 import { isChanging, mayUpdate, updateOf } from './updates'
 import { withPromised } from './values'
 
-/** A row, and how it came about. */
+/** A row, and the way in which it was found or created. */
 export interface FindOrCreateResult<Entity> {
   /** The row, with the columns that `find` loads. */
   readonly entity: Entity
-  /** This call inserted the row. Of equal texts in one call, only the first can be created. */
+  /** Whether this call inserted the row. Of equal texts in one call, only the first can be created. */
   readonly created: boolean
-  /** 1 if the first attempt was enough; there is one retry fewer than attempts. */
+  /** The number of attempts, which is 1 if the first was enough. There is one retry fewer. */
   readonly attempts: number
 }
 
 /**
- * The loop of attempts. The caller must finish its result: AfterLoad has not fired yet for a row that was found.
+ * Repeats attempts until one succeeds. The caller must finish the result: AfterLoad has not fired for a found row.
  *
- * There is no function around each step: the caller's line must stay in the stack of the driver's error.
+ * No function wraps a step, because the caller's line must remain in the stack of the driver's error.
  */
 export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
@@ -80,7 +80,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
     if (stored) {
       requested.notify?.(stored)
       const { created } = stored
-      // A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same.
+      // If the row was created, its entity is the object that BeforeInsert got, and AfterInsert gets the same.
       const entity = hydrate(entityText, session, stored, created ? late.entity : undefined) as Entity
       if (created) await afterInsert(session, entityText, entity)
       return { entity, created, attempts: attempts.count }
@@ -91,13 +91,13 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
 }
 
 /**
- * After so many equal outcomes in succession, the next calls expect the same: they only look, or insert without a look.
- * A statement that does both costs the server more. Another outcome takes one more round trip, and of an insert without
- * a look one id, which is at worst one in 65 calls.
+ * The number of equal outcomes after which the next calls expect the same: they only look, or insert without a look. A
+ * statement that does both costs the server more. Another outcome costs one more round trip, and an insert without a
+ * look also one id, at worst in one of 65 calls.
  */
 const LONG_STREAK = 64
 
-/** One attempt; undefined where others were faster in every step. */
+/** Makes one attempt; returns undefined if others were faster in every step. */
 async function tryOnce(attempts: Attempts, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const { session } = attempts
   const statements = statementsOf(entityText, row.others)
@@ -118,21 +118,21 @@ async function tryOnce(attempts: Attempts, entityText: ReadyText, row: RowValues
 }
 
 /**
- * The row where neither a look-up nor an insert at number 0 gave it.
+ * Returns the row if neither a look-up nor an insert at number 0 returned it.
  *
- * @returns undefined where others were faster once more
+ * @returns undefined if others were faster again
  */
 async function insertBeside(attempts: Attempts, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const { session } = attempts
-  // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
-  // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
+  // An index refused the row, and no row with the text was visible. Another inserter was faster, a text with equal hash
+  // holds number 0, or the index was another one. Or several rows hold the text, which `find` explains.
   const found = await find(session, entityText, row)
   if (found) return found
   const { createInChain, createInChainOrRaise } = statementsOf(entityText, row.others)
   const [created] = await session.rowsOrRollBack(createInChain, row.all).catch(noneIfTaken)
   const stored = created ?? (await find(session, entityText, row))
   if (stored) return stored
-  // Without ON CONFLICT, so that another index throws. If our own index refuses, the attempt was lost.
+  // The statement has no ON CONFLICT, so that another index throws. If our own index refuses, the attempt was lost.
   try {
     const [raised] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
     return raised
@@ -147,7 +147,7 @@ async function insertBeside(attempts: Attempts, entityText: ReadyText, row: RowV
   }
 }
 
-/** A deferrable constraint, and a name that is taken, refuse the row with an error in place of nothing. */
+/** Returns whether an insert may throw, because a deferrable constraint or a taken name raises an error. */
 const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || tableNames(metadata).length > 0
 
 function noneIfTaken(error: unknown): StoredRow[] {
@@ -155,7 +155,7 @@ function noneIfTaken(error: unknown): StoredRow[] {
   throw error
 }
 
-/** @throws HashCollisionError where another text of equal hash has the place of the refused one, and no guard moves on */
+/** @throws HashCollisionError if another text with equal hash has the number, and no guard sets the next */
 export async function requireNoCollision(
   session: Session,
   refused: RefusedText,
@@ -172,7 +172,7 @@ const storedRows =
     await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
 
 /**
- * What the server refused, as an error of ours: a full chain, or another text of the entity that is taken. The second
+ * Returns the server's error as an error of ours: a full chain, or another text of the entity that is taken. The second
  * is also TypeORM's `QueryFailedError`, as is a violation of any other index.
  */
 async function explain(
@@ -194,7 +194,7 @@ async function explain(
   return explained ? asQueryFailedError(explained, refused.error) : failure
 }
 
-/** What becomes of a softly deleted row that holds the text. */
+/** The handling of a softly deleted row that holds the text. */
 export interface OnDeleted {
   readonly deleted: DeletedOption
   /** 0-based position in the call. */
@@ -205,10 +205,10 @@ export interface OnDeleted {
 const RETURN: OnDeleted = { deleted: 'return', position: 0 }
 
 /**
- * Does what the call says to a softly deleted row; returns any other row unchanged.
+ * Handles a softly deleted row as the call requests, and returns any other row unchanged.
  *
  * @returns undefined if there is no row, or if someone else restored or deleted it meanwhile
- * @throws TextTakenError if the call says so, and for a row of another class of the table
+ * @throws TextTakenError if the call requests it, and for a row of another class of the table
  */
 export function afterDeletion(
   session: Session,
@@ -241,7 +241,7 @@ async function restoreOrThrow(
   return restored
 }
 
-/** The loop of attempts of an upsert: like `findOrCreateRow`, but a row that is found may be updated. */
+/** Repeats attempts of an upsert, as `findOrCreateRow` does, but may update a row that is found. */
 export async function upsertRow<Entity extends ObjectLiteral>(
   session: Session,
   entityText: ReadyText,
@@ -261,7 +261,7 @@ export async function upsertRow<Entity extends ObjectLiteral>(
         const { row } = requested
         const columns = new Set(updateOf(updates, row))
         const { upsert } = upsertStatementsOf(entityText, row.others, { ...updates, columns })
-        // An update may violate another index: it must abort nothing.
+        // An update may violate another index, which must not abort the transaction.
         const [first, another] = await session.rowsOrRollBack(upsert, row.all)
         stored = first && !another ? first : await createOnly(attempts, entityText, row)
       }
@@ -280,20 +280,20 @@ export async function upsertRow<Entity extends ObjectLiteral>(
   }
 }
 
-/** Somebody hears of inserts or of updates. */
+/** Returns whether anyone listens to inserts or updates. */
 export const isHeard = (entityText: EntityText): boolean => listensToInsert(entityText) || listensToUpdate(entityText)
 
-/** A row that is found has come meanwhile: the next attempt updates it. */
+/** Creates a row. A row that is found was stored meanwhile, and the next attempt updates it. */
 async function createOnly(attempts: Attempts, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const stored = await tryOnce(attempts, entityText, row)
   return stored?.created ? stored : undefined
 }
 
-/** An upsert that is announced to listeners. What is to happen must be known before, so the row is looked for first. */
+/** An upsert that is announced to listeners. It looks for the row first, because the event must be known before. */
 class ListenedUpsert {
-  /** What BeforeInsert has seen. */
+  /** The entity that BeforeInsert got. */
   private inserted: ObjectLiteral | undefined
-  /** What BeforeUpdate has seen. */
+  /** The entity that BeforeUpdate got. */
   private updated: ObjectLiteral | undefined
   private insert: RowValues | undefined
   private update: { readonly row: RowValues; readonly updates: Updates } | undefined
@@ -307,7 +307,7 @@ class ListenedUpsert {
 
   announced(created: boolean): ObjectLiteral | undefined {
     if (created) return this.inserted
-    // With single table inheritance the row may be of a child's class, which the values were not.
+    // With single table inheritance, the row may be of a child class, unlike the values.
     return this.entityText.metadata.discriminatorColumn ? undefined : this.updated
   }
 
@@ -317,13 +317,13 @@ class ListenedUpsert {
     const { session } = this.attempts
     const found = await find(session, entityText, this.requested.row)
     if (found) {
-      // A row of another class is refused with its entity.
+      // A row of another class is refused by `hydrate`.
       if (!isEntityOfClass(entityText, found)) return found
       const { row, updates } = (this.update ??= await this.announceUpdate())
       if (!isChanging(updates, row)) return found
       const { update } = upsertStatementsOf(entityText, row.others, updates)
       const [stored] = await session.rowsOrRollBack(update, row.all)
-      // On a distributed table, what is as it should be is not given back.
+      // On a distributed table, an unchanged row is not returned.
       return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
     }
     if (!this.insert) {
@@ -335,9 +335,9 @@ class ListenedUpsert {
   }
 
   /**
-   * What a listener sets is updated too, as `save` does it; what it takes away is not.
+   * Fires BeforeUpdate. Columns that a listener sets are updated too, as in `save`; columns that it removes are not.
    *
-   * @returns the row with what the update uses of it, and nothing else
+   * @returns the row with only the columns that the update uses
    */
   private async announceUpdate(): Promise<{ readonly row: RowValues; readonly updates: Updates }> {
     const { entityText, requested, updates } = this

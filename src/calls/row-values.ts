@@ -24,33 +24,33 @@ import {
   withPromised,
 } from './values'
 
-/** What a caller's object becomes: the parameters of every statement about it. */
+/** The parameters of every statement about a caller's object. */
 export interface RowValues extends KeyValues {
-  /** Database names of the further columns it brings; together with the EntityText they decide the statements. */
+  /** Database names of the object's further columns. Together with the EntityText they determine the statements. */
   readonly others: readonly string[]
   /** Parameters in the order of `RowShape`: the key, then the others. */
   readonly all: readonly unknown[]
 }
 
 /**
- * @throws TextRejectedError for the text, or a text of the scope, that cannot be stored
- * @throws DeclarationError for a scope that is not given
+ * @throws TextRejectedError if the text, or a text of the scope, cannot be stored
+ * @throws DeclarationError if a value of the scope is missing
  */
 export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
   const entity = entityText.declaration.normalizeValues ? normalized(entityText, given) : given
   return withOthers(keyValues(entityText, entity), otherValues(entityText, entity))
 }
 
-/** @throws TextRejectedError, DeclarationError for what can be said of a row whose scope is not known yet */
+/** @throws TextRejectedError, DeclarationError for errors that do not depend on the scope */
 export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): void {
   requireInsertable(entityText, given)
   givenTexts(entityText, given)
 }
 
 /**
- * The parameters of a row that may be created: its values must be ones that an insert can store.
+ * Returns the parameters of a row that may be created. Its values must be ones that an insert can store.
  *
- * @throws DeclarationError also for what only `save` can insert
+ * @throws DeclarationError also for values that only `save` can insert
  */
 export function newRowValues(entityText: EntityText, entity: ObjectLiteral): RowValues {
   requireObject(entityText, entity)
@@ -60,9 +60,9 @@ export function newRowValues(entityText: EntityText, entity: ObjectLiteral): Row
 }
 
 /**
- * A row with the values that `create` gives, in addition to those of the input.
+ * Returns a row with the values of `create` in addition to those of the input.
  *
- * @throws DeclarationError for a property that both give, with different values; also for what only `save` can insert
+ * @throws DeclarationError for a property with different values in both; also for values that only `save` can insert
  */
 function withCreateValues(
   row: RowValues,
@@ -87,23 +87,23 @@ function withCreateValues(
   return withOthers(row, otherValues(entityText, normalized(entityText, values), more))
 }
 
-/** A row with the further columns of another object. */
+/** Returns a row with the further columns of another object. */
 export function withOthersOf(row: RowValues, entityText: EntityText, entity: ObjectLiteral): RowValues {
   requireInsertable(entityText, entity)
   return withOthers(row, otherValues(entityText, entity))
 }
 
-/** A row with these further columns, by their database names. */
+/** Returns a row with these further columns, by their database names. */
 function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown> | undefined): RowValues {
   if (!others || others.size === 0) return { key, hash, identity, others: NO_OTHERS, all: key }
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
 }
 
 /**
- * Values by the database names of their columns; undefined for none, as of most rows of thousands.
+ * Returns values by the database names of their columns; undefined if there are none, as for most of many rows.
  *
- * @param created gives further ones
- * @throws DeclarationError if both give a column, and with different values
+ * @param created has further values
+ * @throws DeclarationError if both have a column with different values
  */
 function otherValues(
   entityText: EntityText,
@@ -115,7 +115,7 @@ function otherValues(
   for (let index = 0; index < others.length; index += 1) {
     const column = others[index]
     const name = properties[index]
-    // Most columns of most objects: nothing is called for those.
+    // Most columns of most objects are left out. No function is called for these.
     const isLeftOut = name !== undefined && given[name] === undefined && !created
     if (!column || (isLeftOut && !column.isVersion)) continue
     const value = valueOfColumn(entityText, column, given, created)
@@ -138,8 +138,8 @@ function withHidden(
 }
 
 /**
- * Sets the hash of another text of the entity where it is known, so that no trigger has to make it. It is not where only
- * the database knows the text that a column will hold: a default, or a text that it may cut.
+ * Sets the hash of another text of the entity if it is known, so that no trigger has to compute it. It is unknown if
+ * only the database knows the stored text: a default, or a text that it may cut.
  */
 function setHash({ text, table }: EntityText['otherTexts'][number], values: Map<string, unknown>): void {
   const texts: (string | null)[] = []
@@ -154,7 +154,7 @@ function setHash({ text, table }: EntityText['otherTexts'][number], values: Map<
   if (texts.some((one) => one !== null)) values.set(table.hash, hashOfTexts(table, texts))
 }
 
-/** @throws DeclarationError if the two objects give different values */
+/** @throws DeclarationError if the two objects have different values */
 function valueOfColumn(
   entityText: EntityText,
   column: ColumnMetadata,
@@ -170,7 +170,7 @@ function valueOfColumn(
   return value === undefined && column.isVersion ? 1 : value
 }
 
-/** Otherwise one of the two values would be dropped, and nobody could tell which. */
+/** Requires equal values, because one of two different values would be dropped without notice. */
 function requireSame({ metadata }: EntityText, { propertyPath }: ColumnMetadata, one: unknown, other: unknown): void {
   if (one === other || parameterText(one) === parameterText(other)) return
   throw new DeclarationError(
@@ -180,24 +180,22 @@ function requireSame({ metadata }: EntityText, { propertyPath }: ColumnMetadata,
 
 /** A requested row. */
 export interface RequestedRow {
-  /** What is known of it before it is looked for. */
+  /** The parameters that are known before the look-up. */
   readonly row: RowValues
-  /** The object that `row` was made of. */
+  /** The object from which `row` was made. */
   readonly values: ObjectLiteral
-  /** What was merged into it. */
+  /** The objects that were merged into it. */
   readonly more: readonly ObjectLiteral[]
-  /** Gives the rest, where the row is missing. */
+  /** Returns further values if the row is missing. */
   readonly create: (() => unknown) | undefined
-  /** Is notified of the row as soon as it stands. */
+  /** Called with the row as soon as it is stored. */
   readonly notify?: (stored: StoredRow) => void
 }
 
-/** Shared by all rows: of thousands, each list would count. */
+/** An empty list that all rows share, because thousands of lists would cost memory. */
 const NO_MORE: readonly ObjectLiteral[] = []
 
-/**
- * @throws TextRejectedError, DeclarationError for what is wrong with the values
- */
+/** @throws TextRejectedError, DeclarationError for invalid values */
 export function requestedRow(
   entityText: EntityText,
   values: ObjectLiteral,
@@ -209,7 +207,7 @@ export function requestedRow(
   return { row: withCreateValues(row, entityText, values, create), values, more: [create], create: undefined }
 }
 
-/** Calls `create`, where there is one. */
+/** Calls `create` if there is one. */
 export async function withCreated(entityText: EntityText, requested: RequestedRow): Promise<RequestedRow> {
   if (!requested.create) return requested
   const created: unknown = await requested.create()
@@ -219,7 +217,7 @@ export async function withCreated(entityText: EntityText, requested: RequestedRo
   return { row, values, more: [created], create: undefined }
 }
 
-/** What listeners get before the row is written. */
+/** Returns the entity that listeners get before the row is written. */
 export function entityToInsert(
   { metadata, dataSource }: EntityText,
   { values, more }: Pick<RequestedRow, 'values' | 'more'>,
@@ -228,16 +226,16 @@ export function entityToInsert(
   return more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
 }
 
-/** Whether its values are complete only once the row is known to be missing. */
+/** Returns whether its values are complete only once the row is known to be missing. */
 export const isDeferred = (entityText: EntityText, { create }: RequestedRow): boolean =>
   create !== undefined || listensToInsert(entityText)
 
 /**
- * Completes a deferred row, which was looked for and is missing: calls `create`, and fires BeforeInsert. Both run while
- * we hold no connection, and once for all attempts.
+ * Completes a deferred row after a look-up found none: calls `create`, and fires BeforeInsert. Both run once for all
+ * attempts, and without a connection.
  */
 export class DeferredRow {
-  /** What BeforeInsert has seen, and AfterInsert shall see. */
+  /** The entity that BeforeInsert got, and that AfterInsert will get. */
   entity: ObjectLiteral | undefined
 
   constructor(
@@ -251,7 +249,7 @@ export class DeferredRow {
     const requested = await withCreated(this.entityText, this.requested)
     const { row } = requested
     if (!listensToInsert(this.entityText)) return row
-    // Listeners may fill in columns; another text would make it another operation, so text and scope stay as given.
+    // Listeners may set columns. Text and scope stay as given, because another text would need another operation.
     const entity = entityToInsert(this.entityText, requested)
     this.entity = entity
     await beforeInsert(this.session, this.entityText.metadata, entity)
@@ -259,7 +257,7 @@ export class DeferredRow {
   }
 }
 
-/** A row with only some of its further columns: a statement must use every parameter that it is given. */
+/** Returns a row with only some of its further columns, because a statement must use every parameter. */
 export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues {
   return withOthers(row, new Map([...othersOf(row)].filter(([name]) => names.has(name))))
 }
@@ -267,19 +265,19 @@ export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues 
 const othersOf = ({ key, others, all }: RowValues): Map<string, unknown> =>
   new Map(others.map((name, index) => [name, all[key.length + index]]))
 
-/** Both bring the same columns with the same values. */
+/** Returns whether both rows have the same columns with the same values. */
 export const sameValues = ({ others: names, all: values }: RowValues, { others, all }: RowValues): boolean =>
   names.length === others.length &&
   names.every((name, index) => name === others[index]) &&
   values.every((value, index) => value === all[index])
 
-/** A change would put another value in place of one that no row was asked to take yet. */
+/** Returns whether a change would replace a value that was not stored yet. */
 export const isReplaced = (first: RowValues, later: RowValues, update: readonly string[]): boolean =>
   update.some((name) => first.others.includes(name) && otherValue(first, name) !== otherValue(later, name))
 
 const otherValue = ({ key, others, all }: RowValues, name: string): unknown => all[key.length + others.indexOf(name)]
 
-/** Merges rows as if they were upserted one after another: the first is created, and each changes what it brings. */
+/** Merges rows as if they were upserted one after another. The first is created, and each changes its columns. */
 export function withUpdate<Row extends RequestedRow>(
   entityText: EntityText,
   updates: Updates,
@@ -291,11 +289,11 @@ export function withUpdate<Row extends RequestedRow>(
   const changes = othersOf(row)
   for (const name of update) merged.set(name, changes.get(name))
   for (const declaration of changedTexts(entityText.otherTexts, update)) {
-    // The guard makes the hash of a text that is made up of both.
+    // The guard computes the hash of a text that consists of parts of both.
     merged.delete(declaration.table.hash)
     if (declaration.table.guardless === true) setHash(declaration, merged)
   }
-  // The properties that hold the changed columns; an embedded, or a relation, as a whole.
+  // The properties that hold the changed columns. An embedded or a relation is taken as a whole.
   const properties = entityText.others
     .filter(({ databaseName }) => update.includes(databaseName))
     .map(({ propertyPath }) => propertyPath.split('.')[0] ?? propertyPath)

@@ -20,22 +20,22 @@ import {
 import { copyOfGiven, hasId, hasValue, isObject, requireObject, setRelation } from './values'
 
 /**
- * TypeORM's `save`, whose new nested objects are not stored a second time: one without a primary key whose unique text
- * a row holds becomes that row, as it stands. Its own columns and relations are not written; objects with equal texts
- * become one. An object whose text no row holds is saved, if the relation cascades. The entities themselves are saved
- * as `save` does it: where their own text is taken, it fails.
+ * Saves entities as TypeORM's `save` does, but does not store nested objects a second time. If a nested object has no
+ * primary key and a row holds its unique text, the object becomes that row, with its stored values. Its own columns and
+ * relations are not written. Objects with equal texts become one. If no row holds the text, the object is saved if the
+ * relation cascades. If the entities' own text is taken, the call fails, as `save` does.
  *
- * Runs in a transaction of its own, or behind a savepoint of yours, which stays usable. If others store a text at the
- * same moment, the next of up to 10 attempts finds it. If it fails, your objects are as they were.
+ * Runs in a transaction of its own, or with a savepoint in yours, which stays usable. If others store a text at the
+ * same moment, the next of up to 10 attempts finds it. If the call fails, your objects are restored.
  *
  * @example
  * const link = await saveFindingTexts(manager, Link, { page: { url: 'http://example.com/' } })
  *
- * @returns what was given, as `save` does
+ * @returns the given objects, as `save` does
  * @throws TextRejectedError, DeclarationError, SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError
- * @throws TextTakenError where a row of another class holds a nested text
+ * @throws TextTakenError if a row of another class holds a nested text
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
- * @throws what `save` throws
+ * @throws the errors of `save`
  */
 export async function saveFindingTexts<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
   manager: EntityManager,
@@ -98,15 +98,15 @@ async function saveAll(
   })
 }
 
-/** Begins a node without a text to look for. */
+/** Returns the initial state of a node without a text to look for. */
 const begunOf = (metadata: EntityMetadata, given: ObjectLiteral): Begun => ({
   entityText: undefined,
   ...(hasId(metadata, given) && { row: { entity: given, created: false, attempts: 1 } }),
 })
 
-/** The nested objects of a graph for which rows exist already. */
+/** The nested objects of a graph that exist as rows already. */
 class KnownTexts {
-  /** How many objects have become rows that exist. */
+  /** The number of objects that became existing rows. */
   found = 0
   private readonly undoing: (() => void)[] = []
   private candidates: readonly NewNode[] = []
@@ -114,16 +114,16 @@ class KnownTexts {
   constructor(private readonly metadata: EntityMetadata) {}
 
   /**
-   * Makes objects into the rows that hold their texts, and objects of equal texts into one.
+   * Turns objects into the rows that hold their texts, and merges objects with equal texts.
    *
-   * @param entities stay what they are
+   * @param entities objects that are not replaced
    */
   async find(manager: EntityManager, entities: readonly unknown[]): Promise<void> {
     const written = new Set(entities)
     const planner = new Planner({
       asksBack: true,
       refuse: () => {},
-      // One that has no primary key, and that the call does not write itself, may become the row that holds its text.
+      // An object without a primary key that the call does not write itself may become the row with its text.
       begin: (_, metadata, given, where) => {
         const begun = begunOf(metadata, given)
         return begun.row || written.has(given) ? begun : { entityText: textOfObject(metadata, given, where) }
@@ -144,7 +144,7 @@ class KnownTexts {
     this.apply(roots, firstsOf(this.candidates))
   }
 
-  /** Whether the error means that somebody stored one of the texts that were not found. */
+  /** Returns whether the error means that somebody stored one of the texts that were not found. */
   isTaken(error: unknown): boolean {
     const refused = serverError(error) ?? serverError(error instanceof Error ? error.cause : undefined)
     if (refused?.code !== SQLSTATE.uniqueViolation) return false
@@ -156,7 +156,7 @@ class KnownTexts {
     for (const undo of this.undoing.toReversed()) undo()
   }
 
-  /** Nothing is changed below an object that becomes a row that exists. */
+  /** Changes the objects. Objects nested in one that becomes an existing row stay unchanged. */
   private apply(roots: readonly NewNode[], firsts: ReadonlyMap<NewNode, NewNode>): void {
     const reached = new Set(roots)
     for (const node of reached) {
@@ -177,8 +177,8 @@ class KnownTexts {
   }
 
   /**
-   * Copies the columns as they are stored, so that `save` finds nothing to write, and removes everything it would
-   * cascade to.
+   * Copies the stored columns, so that `save` finds nothing to write, and removes all relations to which it would
+   * cascade.
    */
   private adopt(node: NewNode): void {
     const { metadata, given: object, entityText } = node
@@ -194,7 +194,7 @@ class KnownTexts {
     }
   }
 
-  /** Its embedded objects are written to as well, so it gets copies of them. */
+  /** Remembers an object's state. Embedded objects are replaced by copies, because they are changed too. */
   private remember({ metadata, given: object }: NewNode): void {
     const before = Object.getOwnPropertyDescriptors(object)
     Object.assign(object, copyOfGiven(metadata, object))

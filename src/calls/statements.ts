@@ -23,14 +23,14 @@ import {
 } from './entity-text'
 import { isChanging } from './updates'
 
-/** Rows that bring nothing but their key share this list: of thousands, each would count. */
+/** An empty list that all rows with only a key share, because thousands of lists would cost memory. */
 export const NO_OTHERS: readonly string[] = []
 
-/** No row leaves out what another one brings. */
+/** The defaults if all rows set the same columns. */
 export const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
 
 /**
- * The statements for rows that bring the same columns beside their key. Each is compiled when it is first sent, and kept.
+ * Returns the statements for rows that set the same columns beside their key. Each is compiled once, when first sent.
  */
 export function statementsOf(entityText: ReadyText, others: readonly string[] = NO_OTHERS): RowStatements {
   return cached(entityText.rowStatements, others, () => {
@@ -59,7 +59,7 @@ export function statementsOf(entityText: ReadyText, others: readonly string[] = 
   })
 }
 
-/** The statements that change one row, compiled and kept likewise. */
+/** Returns the statements that change one row, compiled and cached likewise. */
 export function upsertStatementsOf(
   entityText: ReadyText,
   others: readonly string[],
@@ -79,9 +79,9 @@ export function upsertStatementsOf(
 }
 
 /**
- * The statement that finds or writes the rows of a batch, compiled and kept likewise.
+ * Returns the statement that finds or writes the rows of a batch, compiled and cached likewise.
  *
- * @param defaults SQL of the defaults of `others` that some of its rows leave out
+ * @param defaults SQL of the defaults of those `others` that some of its rows leave out
  */
 export function batchStatementOf(
   entityText: ReadyText,
@@ -101,7 +101,7 @@ export function batchStatementOf(
   })
 }
 
-/** An object whose properties are made when they are first read. */
+/** Returns an object whose properties are created when they are first read. */
 function lazily<Made extends object>(makers: { readonly [Name in keyof Made]: () => Made[Name] }): Made {
   const made = {} as Made
   for (const [name, make] of Object.entries<() => unknown>(makers)) {
@@ -116,8 +116,8 @@ function lazily<Made extends object>(makers: { readonly [Name in keyof Made]: ()
 }
 
 /**
- * What is selected after the columns that `find` would load: the discriminator of single table inheritance, and the
- * delete date.
+ * Returns the columns of a row. After those that `find` loads, it selects the discriminator of single table inheritance
+ * and the delete date.
  */
 export function rowShape(
   { metadata, select, declaration, otherTexts, spatial, ready, echoed }: ReadyText,
@@ -144,7 +144,7 @@ export function rowShape(
   }
 }
 
-/** Where a row that holds its text says that it is deleted softly. */
+/** Returns the delete date column if softly deleted rows hold their texts. */
 const deletedColumn = ({ metadata, declaration }: Pick<EntityText, 'metadata' | 'declaration'>): string | undefined =>
   declaration.table.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined
 
@@ -167,7 +167,7 @@ function updateShape(
   }
 }
 
-/** Excludes rows of another class of single table inheritance, which are not ours to change. */
+/** Excludes rows of another class of single table inheritance, which the call must not change. */
 export function classFilter(metadata: EntityMetadata): UpdateShape['only'] {
   const { discriminatorColumn, childEntityMetadatas } = metadata
   if (!discriminatorColumn || metadata === rootOf(metadata)) return undefined
@@ -175,6 +175,6 @@ export function classFilter(metadata: EntityMetadata): UpdateShape['only'] {
   return { column: discriminatorColumn.databaseName, values }
 }
 
-/** Texts of which an update sets a part. */
+/** Returns the texts of which an update sets a part. */
 export const changedTexts = (texts: EntityText['otherTexts'], update: readonly string[]): EntityText['otherTexts'] =>
   texts.filter(({ table }) => table.text.some(({ name }) => update.includes(name)))

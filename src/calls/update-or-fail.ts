@@ -34,42 +34,42 @@ import { type RequestedText, writeOrFail } from './write-or-fail'
 import { numberIndexes } from './batches'
 
 /**
- * The primary key: a value, which is of the type of the property `id` where there is one; an object that holds it whole,
- * and may hold further conditions; or the entity itself.
+ * The primary key: a value, of the type of the property `id` if there is one; an object with the whole key and perhaps
+ * further conditions; or the entity itself.
  */
 export type RowId<Entity extends ObjectLiteral> =
   | (Entity extends { readonly id: infer Id } ? Id : string | number | bigint | Date)
   | DeepPartial<Entity>
 
-/** A change of one row: its entity, its primary key, and what is to change. */
+/** A change of one row: its entity, its primary key, and the new values. */
 export type RowChange<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
   entity: EntityTarget<Entity>,
   id: RowId<Entity>,
   changes: Writable<Entity>,
 ]
 
-/** What a change gives: the entity. */
+/** The result of a change: the entity. */
 export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unknown, unknown] ? Entity : never
 
 /**
- * Changes rows whose new texts must be free, all of them or none, as `insertOrFail` inserts them: text, scope, or any
- * other columns. Refused, one more round trip finds every text of the call that is taken.
+ * Changes rows whose new texts must be free, all of them or none, as `insertOrFail` inserts them. It changes text,
+ * scope, or any other columns. If a text is taken, one more round trip finds every taken text of the call.
  *
- * Changes them as TypeORM's `update` does, one after another in the order given: a text that an earlier change of the
- * call gives up is free for a later one. Two rows cannot swap their texts. Subscribers hear BeforeUpdate before the
- * first statement, and AfterUpdate when all is written, with the changes as their entity, as from `update`.
+ * Changes them as TypeORM's `update` does, one after another in the order given. A text that an earlier change of the
+ * call gives up is free for a later one. Two rows cannot swap their texts. Subscribers get BeforeUpdate before the
+ * first statement, and AfterUpdate when all rows are written, with the changes as their entity, as from `update`.
  *
- * @param id the primary key, or an object with the whole of it; further properties are further conditions, but for an
- * entity, of which the key alone counts
- * @returns the row as it stands now, without relations
- * @throws TextTakenError with every taken text, name, number, primary key and ordinary unique column that can be known:
- * its property, the primary key of its holder, and its row. Where only ordinary columns are taken it is TypeORM's
- * QueryFailedError as well
+ * @param id the primary key, or an object that contains it; further properties are further conditions. Of an entity,
+ * only the key counts
+ * @returns the row with its new values, without relations
+ * @throws TextTakenError with every taken text, name, number, primary key and ordinary unique column that can be known.
+ * It names the property, the primary key of the holder, and the row. If only ordinary columns are taken, it is
+ * TypeORM's QueryFailedError as well
  * @throws ImmutableTextError for the text of an `immutable` declaration
- * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
+ * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
- * @throws ChainLimitError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError as `insertOrFail`
+ * @throws ChainLimitError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError as `insertOrFail` does
  * @example
  * const page = await updateOrFail(manager, Page, 1, { url: 'http://example.com/' })
  * await updateOrFail(manager, [[Page, 1, { url }], [Account, { tenant, number }, { handle }]])
@@ -121,7 +121,7 @@ export async function updateOrFail(
   }
 }
 
-/** The changes must be of the entity that stands before them. */
+/** Checks that the changes are those of the entity before them. */
 type CheckedChange<One> = One extends readonly [EntityTarget<infer Entity>, infer Id, infer Changes]
   ? readonly [One[0], KeyOnly<Entity, Id>, WritableOnly<Entity, Changes>]
   : never
@@ -130,7 +130,7 @@ type KeyOnly<Entity, Id> = Entity extends ObjectLiteral ? (Id extends RowId<Enti
 
 declare const wrong: unique symbol
 
-/** Nothing has this type: the compiler names it for a key of another type than the id. */
+/** No value has this type. The compiler names it for a key of a type other than the id's. */
 interface NoKeyOfTheEntity {
   readonly [wrong]: true
 }
@@ -141,17 +141,17 @@ interface ChangedRow {
   readonly position: number
   /** The primary key, and further conditions. */
   readonly criteria: ObjectLiteral
-  /** A copy, which listeners may change. */
+  /** A copy that listeners may change. */
   readonly changes: ObjectLiteral
 }
 
 /**
- * Changes names of a row, by a prepared statement: TypeORM would build its SQL anew each time, which takes longer than the
+ * Changes names of a row, by a prepared statement. TypeORM would build its SQL each time, which takes longer than the
  * statement.
  *
- * @returns the row as it stands now, without relations; undefined where TypeORM's own statement is needed: somebody
- * listens, or `id` has further conditions
- * @throws as `updateOrFail`
+ * @returns the row with its new values, without relations; undefined if TypeORM's own statement is needed, because of
+ * listeners or further conditions in `id`
+ * @throws the errors of `updateOrFail`
  */
 export async function updateNames(
   manager: EntityManager,
@@ -181,13 +181,13 @@ export async function updateNames(
   }
 }
 
-/** How a row is found. */
+/** The key by which a row is found. */
 interface RowKey {
   /** The primary key, and further conditions. */
   readonly criteria: ObjectLiteral
   /** The primary key as it is sent. */
   readonly values: readonly unknown[]
-  /** Equal for equal keys of an entity. */
+  /** A string that is equal for equal keys of an entity. */
   readonly identity: string
 }
 
@@ -204,12 +204,12 @@ function criteriaOf(columns: EntityColumns, id: unknown): ObjectLiteral {
   const [only, another] = metadata.primaryColumns
   const isKey = typeof id !== 'object' || id instanceof Date
   const isEntity = typeof metadata.target === 'function' && id instanceof metadata.target
-  // What else an entity holds is what was loaded: its dates are rounded, and its lists are no columns.
+  // The other values of an entity are loaded ones: its dates are rounded, and its lists are not columns.
   const given = (isEntity && metadata.getEntityIdMap(id)) || id
   const criteria: ObjectLiteral = isKey ? {} : { ...(given as object | null) }
   if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
   const isWhole = metadata.getEntityIdMap(criteria) !== undefined
-  // An operator, SQL, or a list, may mean several rows, or none in particular.
+  // An operator, SQL or a list may select several rows, or none in particular.
   const areValues = metadata.primaryColumns.every((column) => {
     const value: unknown = column.getEntityValue(criteria)
     const isList = !column.isArray && Array.isArray(value)
@@ -234,12 +234,12 @@ async function updateAll(
   const names = rows.flatMap(({ columns, position, changes, criteria }) =>
     inRow(position, () => requestedNames(columns, position, changes, criteria)),
   )
-  // Every text that the changes touch, of every declaration. Refused before any SQL.
+  // Every text that is changed, of every declaration, is checked before any SQL.
   const texts = rows.flatMap((row) => inRow(row.position, () => changedTextsOf(manager, row)))
   const requested = await onReadyTables(session, texts)
   await ensureNamesReady(session, names)
   const steps = rows.map(({ columns, criteria, changes }): Step<WireRow> => {
-    // TypeORM's own UPDATE also writes version and date.
+    // TypeORM's own UPDATE also writes version and update date.
     const [sql, values] = session.dataSource
       .createQueryBuilder()
       .update(columns.metadata.target)
@@ -286,7 +286,7 @@ function changedTextsOf(
   return declarationsOf(metadata).flatMap((declaration) => {
     const entityText = entityTextOf(manager, metadata.target, declaration.name)
     const key = changedKey(entityText, changes)
-    // A row that is restored wants its text back.
+    // A row that is restored must get its text again.
     const { table } = entityText.declaration
     const deleted: unknown =
       table.deleted === undefined ? undefined : entityText.metadata.deleteDateColumn?.getEntityValue(changes)

@@ -5,14 +5,12 @@ import type { SqlOfRows } from '../sql/upsert'
 import type { SqlOfRow, UpsertByTextOptions } from './call-options'
 import { cached, type EntityText, type Updates } from './entity-text'
 
-/** Database names of the further columns that a row brings. */
+/** The further columns that a row sets, by database name. */
 interface Brought {
   readonly others: readonly string[]
 }
 
-/**
- * @throws DeclarationError for a property that an upsert cannot change, or that is none, and for SQL that is no text
- */
+/** @throws DeclarationError for an unknown property, one that cannot be changed, or a function without SQL */
 export function updatesOf<Entity>(
   entityText: EntityText,
   { create, update, where, skipUpdateIfNoValuesChanged: skipUnchanged = false }: UpsertByTextOptions<Entity>,
@@ -40,8 +38,8 @@ export function updatesOf<Entity>(
   return cached(entityText.updates, key, () => {
     const columns = listed
       ? listed.flatMap((property) => listedColumns(entityText, property))
-      : // The row may be an entity that was loaded, with the dates of another moment. The update date moves by itself, and
-        // a deleted row must not be restored by accident.
+      : // The row may be a loaded entity with earlier dates. The update date changes by itself, and a deleted row must
+        // not be restored by accident.
         entityText.others.filter(
           (column) =>
             !column.isUpdateDate && !column.isDeleteDate && mayUpdate(entityText, column) && !created.includes(column),
@@ -64,16 +62,16 @@ export function updatesOf<Entity>(
   })
 }
 
-/** The columns that this row takes over from its values. */
+/** Returns the columns that a stored row takes over from these values. */
 export function updateOf(updates: Updates | undefined, { others }: Brought): string[] {
   return updates ? others.filter((name) => updates.columns.has(name)) : []
 }
 
-/** A row that is found is changed; otherwise it is only found. */
+/** Returns whether a row that is found is changed, and not only found. */
 export const isChanging = (updates: Updates | undefined, row: Brought): boolean =>
   updates !== undefined && (updates.sql.size > 0 || updateOf(updates, row).length > 0)
 
-/** @throws DeclarationError for a row that brings no value for what the SQL of the update uses of it */
+/** @throws DeclarationError if the SQL of the update uses a given value that the row does not have */
 export function requireUsed({ metadata, declaration }: EntityText, { used }: Updates, { others }: Brought): void {
   for (const name of used) {
     if (
@@ -90,7 +88,7 @@ export function requireUsed({ metadata, declaration }: EntityText, { used }: Upd
   }
 }
 
-/** Before and after each column of a template: its letter, then the name of the column. No SQL of a person has it. */
+/** The delimiter around each column of a template, which consists of a letter and a name. No SQL contains it. */
 const MARK = '\u0001'
 
 const sqlOfRows =
@@ -101,7 +99,7 @@ const sqlOfRows =
       .map((part, index) => (index % 2 === 0 ? part : (part.startsWith('s') ? stored : given)(part.slice(1))))
       .join('')})`
 
-/** @throws DeclarationError for a property that is none, and for anything but SQL */
+/** @throws DeclarationError for an unknown property, and for a result that is not SQL */
 function templateOf(entityText: EntityText, sqlOf: SqlOfRow, used: Set<string>): string {
   const columns = (letter: string): Record<string, string> =>
     new Proxy<Record<string, string>>(
@@ -142,7 +140,7 @@ function setColumn(entityText: EntityText, property: string): string {
   )
 }
 
-/** A property stands for its column, a relation for its join columns, an embedded for all of its columns. */
+/** Returns the columns of a property: its own column, a relation's join columns, or all columns of an embedded. */
 function listedColumns(entityText: EntityText, property: string): ColumnMetadata[] {
   const { metadata, declaration } = entityText
   const columns = [
@@ -161,7 +159,7 @@ export function mayUpdate(entityText: EntityText, column: ColumnMetadata): boole
   return reasonAgainst(entityText, column) === undefined
 }
 
-/** Why an upsert does not change a column; undefined if it may change it. */
+/** Returns why an upsert does not change a column; undefined if it may change it. */
 function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMetadata): string | undefined {
   const { text, scope } = declaration
   if (text.some((one) => one.column === column)) return 'the row is found by it'

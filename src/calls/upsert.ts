@@ -12,29 +12,28 @@ import { withPromised } from './values'
 import { countResults, watched, watchers } from './watch'
 
 /**
- * Updates the rows that hold the texts, and creates those that are missing. The results have the order of the rows; a
- * row that is rejected, or that the database refuses (for another unique index, say), has its error at its index and
- * affects no other.
+ * Updates the rows that hold the texts, and creates those that are missing. The results have the order of the rows. If
+ * a row is rejected, or refused by the database (by another unique index, for instance), its result has the error, and
+ * no other row is affected.
  *
  * Sends batches of up to 1,000 rows, each in one round trip, and is exact for texts with equal hashes: only a row that
- * holds the text itself is updated. A row that is found takes over what `update` lists, of the columns that its values
- * bring; a row whose values bring none of these columns is only found. Of several rows with equal texts the first is
- * `created`, and each changes what it brings, as if they were upserted one after the other; all get the same entity.
- * Rows that set a column to different values take a statement each, and so do all rows of one text where `update` or
- * `where` is SQL.
+ * holds the text itself is updated. A found row takes over those columns of its values that `update` lists. If the
+ * values contain none of these, the row is only found. Of several rows with equal texts the first is `created`, and
+ * each changes its columns, as if they were upserted one after the other. All get the same entity. Rows that set a
+ * column to different values take a statement each, and so do all rows of one text if `update` or `where` is SQL.
  *
- * A version counts up and an update date moves, as in `save`. A softly deleted row holds its text: it is updated, and
- * stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created; for one that is updated
- * `BeforeUpdate` and `AfterUpdate`, with the new values, as in `update()`, and `AfterLoad`. If there are listeners,
- * rows are sent one by one.
+ * A version is incremented and an update date is set, as in `save`. A softly deleted row holds its text: it is updated,
+ * and stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created. For an updated row,
+ * `BeforeUpdate` and `AfterUpdate` fire with the new values, as in `update()`, and then `AfterLoad`. If there are
+ * listeners, rows are sent one by one.
  *
  * @example
  * const results = await upsertByText(manager, Page, [{ url: 'http://example.com/', title: 'New' }], { update: ['title'] })
  *
  * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
- * @throws AttemptsExhaustedError for a batch that loses every race; what was sent before it is committed
+ * @throws AttemptsExhaustedError for a batch that loses every race; batches before it are committed
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
- * @throws QueryFailedError where the connection or the server fails
+ * @throws QueryFailedError if the connection or the server fails
  */
 export async function upsertByText<Entity extends ObjectLiteral>(
   manager: EntityManager,
@@ -43,7 +42,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   options?: UpsertByTextOptions<NoInfer<Entity>>,
 ): Promise<FindOrCreateManyResult<Entity>[]>
 /**
- * Updates the row that holds the text of `row`, or creates it. Throws whatever refuses that row.
+ * Updates the row that holds the text of `row`, or creates it. Throws the error that refuses that row.
  *
  * @example
  * const { entity, created } = await upsertByText(manager, Page, { url: 'http://example.com/', title: 'New' })
@@ -76,7 +75,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
     const session = await openSession(manager)
     try {
       let result: FindOrCreateResult<Entity> | undefined
-      // A loop, because every function around it would cost the stack of an error a line.
+      // A loop, because each function around it would add a line to the stack of an error.
       for (let again = false; !result; again = true) {
         const ready = await readyText(session, entityText)
         try {

@@ -9,28 +9,28 @@ import { parameterText } from '../sql/types'
 import { normalizeText, unstorable } from '../text/normalizer'
 import type { EntityColumns, EntityText } from './entity-text'
 
-/** What decides which row is meant. */
+/** The values that identify a row. */
 export interface KeyValues {
-  /** Scope, text and hash: parameters of the statements that only look. */
+  /** Scope, text and hash: the parameters of statements that only look rows up. */
   readonly key: readonly unknown[]
   /**
-   * Equal for equal texts of one scope; comparable among rows of one EntityText. Two scopes that the database stores alike
-   * (`'a'` and `'a '` of a `char(2)`) can still differ here, so this does not identify a row.
+   * A string that is equal for equal texts of one scope, among rows of one EntityText. It does not identify a row,
+   * because two scopes that the database stores as equal values (`'a'` and `'a '` of a `char(2)`) can differ here.
    */
   readonly identity: string
-  /** The hash as a literal; sorts bytewise. */
+  /** The hash as a literal, which sorts bytewise. */
   readonly hash: string
 }
 
 /**
- * Scope, text and hash of an entity whose values are normalized as far as they depend on each other.
+ * Returns scope, text and hash of an entity. Values that depend on each other must be normalized already.
  *
  * @throws TextRejectedError, DeclarationError
  */
 export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyValues {
   const { scope, text, table } = entityText.declaration
   const [part] = text
-  // Nearly always the text tells the row by itself: then no lists are made, which thousands of rows feel.
+  // Nearly always the text alone identifies the row, and no lists are made, which matters for thousands of rows.
   const alone = part && text.length === 1 && scope.length === 0 ? textValue(entityText, part, entity) : null
   if (alone !== null) {
     const hash = hashOfTexts(table, [alone])
@@ -39,12 +39,12 @@ export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyVal
   const scopes = scope.map((column) => scopeValue(entityText, column, entity))
   const texts = textsOf(entityText, entity)
   const hash = hashOfTexts(table, texts)
-  // The identity is made of the texts that are sent, because a scope may be a BigInt. Scopes that are stored alike can
-  // still differ here. Texts have no U+0000; which of them are NULL, and not the empty text, is noted at the end.
+  // The identity consists of the texts that are sent, because a scope may be a BigInt. Scopes that are stored as equal
+  // values can differ here. Texts contain no U+0000. The end shows which texts are NULL, not empty.
   let nulls = ''
   for (const text of texts) nulls += text === null ? '0' : '1'
   const sent = scopes.map((value) => parameterText(value))
-  // Joined at their length, where lists that grow take twice the memory: thousands of rows feel it.
+  // The lists are concatenated at their final length, because growing lists take twice the memory.
   return { key: scopes.concat(texts, hash), hash, identity: sent.concat(texts, nulls).join('\0') }
 }
 
@@ -56,7 +56,7 @@ function textsOf(entityText: EntityText, entity: ObjectLiteral): (string | null)
 }
 
 /**
- * The texts of values whose scope is not known yet, as they will be stored.
+ * Returns the texts of values whose scope is not known yet, in the form in which they are stored.
  *
  * @throws TextRejectedError
  */
@@ -64,10 +64,10 @@ export const givenTexts = (entityText: EntityText, given: ObjectLiteral): readon
   textsOf(entityText, normalized(entityText, given))
 
 /**
- * Scope and text of a change; undefined for each that it leaves as it is.
+ * Returns scope and text of a change; undefined for each value that stays unchanged.
  *
  * @throws TextRejectedError
- * @throws DeclarationError for a scope that is null
+ * @throws DeclarationError if a value of the scope is null
  */
 export function changedKey(entityText: EntityText, changes: ObjectLiteral): unknown[] {
   const { scope, text } = entityText.declaration
@@ -78,12 +78,12 @@ export function changedKey(entityText: EntityText, changes: ObjectLiteral): unkn
   ]
 }
 
-/** Over the object, not into it, which is the caller's. */
+/** Returns normalized values over the object, which is the caller's and stays unchanged. */
 export function normalized({ declaration }: EntityText, given: ObjectLiteral): ObjectLiteral {
   if (!declaration.normalizeValues) return given
   const values = normalizedValues(declaration, given)
   if (values === given) return given
-  // A copy takes a quarter of the time, and of an entity it would ask the getters.
+  // A copy takes a quarter of the time, but a copy of an entity would call its getters.
   if (Object.getPrototypeOf(given) === Object.prototype) return { ...given, ...values }
   return Object.create(given, Object.getOwnPropertyDescriptors(values)) as ObjectLiteral
 }
@@ -91,7 +91,7 @@ export function normalized({ declaration }: EntityText, given: ObjectLiteral): O
 function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const { propertyPath } = column
   let value = insertValue(entityText, column, entity)
-  // The default that the row will have, where TypeORM knows it; one that SQL computes is known to the database only.
+  // TypeORM knows the row's default unless SQL computes it. Only the database knows that one.
   if (value === undefined && ['string', 'number', 'boolean'].includes(typeof column.default)) value = column.default
   if (value === undefined || value === null || typeof value === 'function') {
     const unique = `"${entityText.declaration.name}" of ${entityText.metadata.name} is unique within "${propertyPath}"`
@@ -101,7 +101,7 @@ function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: Obje
         : `${unique}. Give its value.`,
     )
   }
-  // Postgres would refuse U+0000, and the driver would send U+FFFD for a lone surrogate: two scopes would become one.
+  // Postgres would refuse U+0000. The driver would send U+FFFD for a lone surrogate, which would make two scopes one.
   const problem = typeof value === 'string' ? unstorable(value) : undefined
   if (problem) throw new TextRejectedError({ property: propertyPath, ...problem })
   return value
@@ -119,12 +119,12 @@ export function textValue(
     if (column.isNullable) return null
     throw new TextRejectedError({ property: column.propertyPath, reason: `expected a string, got ${String(given)}` })
   }
-  // The user's own transformer comes first; the last in the list is the normalizer.
+  // The user's own transformer runs first. The normalizer is the last one in the list.
   const stored: unknown = transformed ? entityText.dataSource.driver.preparePersistentValue(given, column) : given
   return normalizeText(normalizer, column.propertyPath, stored)
 }
 
-/** The message lists the given names, so that a misspelt one is seen. */
+/** Requires the property. The message lists the given names, so that a misspelt one is visible. */
 function requireProperty({ propertyName, propertyPath }: ColumnMetadata, entity: ObjectLiteral): void {
   if (propertyName !== propertyPath || propertyName in entity) return
   const names = Object.keys(entity).slice(0, MAX_NAMES_SHOWN)
@@ -134,14 +134,14 @@ function requireProperty({ propertyName, propertyPath }: ColumnMetadata, entity:
 
 const MAX_NAMES_SHOWN = 10
 
-/** undefined: the column is left out, and the database's default counts. */
+/** Returns the value to insert; undefined if the column is left out and gets its default. */
 export function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const value = valueIn(column, entity)
   if (value === undefined) return undefined
   return dataSource.driver.preparePersistentValue(value, column)
 }
 
-/** Reads a value as `getEntityValue` does, which also walks to the columns of embeddeds and of other entities. */
+/** Reads a value as `getEntityValue` does, also in embeddeds and in related entities. */
 export function valueIn(column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const { embeddedMetadata, referencedColumn } = column
   return embeddedMetadata || referencedColumn ? column.getEntityValue(entity) : entity[column.propertyName]
@@ -154,14 +154,14 @@ export const hasValue = (value: unknown): boolean => value !== undefined && valu
 
 export const isObject = (value: unknown): value is ObjectLiteral => typeof value === 'object' && value !== null
 
-/** Whether the value of a relation is the key itself (`author: 1`), and not an object that has it. */
+/** Returns whether the value of a relation is the key itself (`author: 1`), and not an object with the key. */
 export const isPlainKey = (value: unknown): boolean =>
   !isObject(value) || ArrayBuffer.isView(value) || value instanceof Date
 
-/** The key of the other row stands in this one. */
+/** Returns whether the row with the relation holds the key of the other row. */
 export const holdsKey = ({ isOwning, isManyToMany }: Relation): boolean => isOwning && !isManyToMany
 
-/** The objects of the properties on the way to a relation in an embedded; without those that are missing. */
+/** Returns the object with the relation's property, which may be in an embedded; undefined if it is missing. */
 function holderOf({ embeddedMetadata }: Relation, entity: ObjectLiteral): ObjectLiteral | undefined {
   let holder: unknown = entity
   for (const name of embeddedMetadata?.parentPropertyNames ?? []) holder = isObject(holder) ? holder[name] : undefined
@@ -169,10 +169,10 @@ function holderOf({ embeddedMetadata }: Relation, entity: ObjectLiteral): Object
 }
 
 /**
- * What an object has in a relation, or a promise of it. A lazy relation of an entity that TypeORM made is a getter that
- * would ask the database; only what was set counts.
+ * Returns the value of a relation, or a promise of it. A lazy relation of an entity that TypeORM created is a getter
+ * that would query the database. Only a value that was set counts.
  *
- * @param promises what an entity's setter got, or its getter began to load: TypeORM's own code calls that. @default true
+ * @param promises whether to return promises that an entity's setter got, or that its getter loads. @default true
  */
 export function givenIn(relation: Relation, entity: ObjectLiteral, promises = true): unknown {
   const holder = holderOf(relation, entity)
@@ -183,7 +183,7 @@ export function givenIn(relation: Relation, entity: ObjectLiteral, promises = tr
   return holder[`__${propertyName}__`] ?? promise ?? Object.getOwnPropertyDescriptor(holder, propertyName)?.value
 }
 
-/** Sets a relation as it is, where TypeORM's own would merge two objects into one. */
+/** Sets a relation to this very value. TypeORM's own method would merge two objects into one. */
 export function setRelation(relation: Relation, entity: ObjectLiteral, value: unknown): void {
   const holder = holderOf(relation, entity)
   const { propertyName } = relation
@@ -191,7 +191,7 @@ export function setRelation(relation: Relation, entity: ObjectLiteral, value: un
     if (value !== undefined) relation.setEntityValue(entity, value)
   } else if (relation.isLazy) {
     Reflect.deleteProperty(holder, `__promise_${propertyName}__`)
-    // A promise that was given stands in the way of what it has come to. What TypeORM puts there is a getter.
+    // A given promise would hide the value to which it resolved. A property of TypeORM's is a getter instead.
     if ('value' in (Object.getOwnPropertyDescriptor(holder, propertyName) ?? {})) holder[propertyName] = value
     holder[`__${propertyName}__`] = value
   } else {
@@ -199,16 +199,16 @@ export function setRelation(relation: Relation, entity: ObjectLiteral, value: un
   }
 }
 
-/** A copy to set relations on: the object is the caller's. Reading a lazy relation of the copy sends no query. */
+/** Copies the caller's object, to set relations on. Reading lazy relations of the copy sends no query. */
 export function copyOfGiven(
   { embeddeds, relations }: Pick<EntityMetadata, 'embeddeds' | 'relations'>,
   given: ObjectLiteral,
 ): ObjectLiteral {
-  // Defined, not assigned: parsed JSON may have a property "__proto__", which would become the prototype.
+  // Properties are defined, not assigned, because "__proto__" of parsed JSON would become the prototype.
   const own = Object.getOwnPropertyDescriptors({ ...given })
   const copy = Object.create(Object.getPrototypeOf(given) as object, own) as ObjectLiteral
   for (const { isLazy, propertyName, embeddedMetadata } of relations) {
-    // TypeORM puts a getter on the prototype too, which would load what nobody has set.
+    // TypeORM also defines a getter on the prototype, which would load a relation that nobody has set.
     const isOwn = (embeddedMetadata?.relations ?? relations) === relations
     if (isLazy && isOwn && !Object.hasOwn(copy, propertyName)) {
       const value: unknown = copy[`__${propertyName}__`]
@@ -222,16 +222,16 @@ export function copyOfGiven(
   return copy
 }
 
-/** @throws DeclarationError unless what `create` gave is an object with properties */
+/** @throws DeclarationError unless the result of `create` is an object with properties */
 export function requireCreated(entity: string, created: unknown): asserts created is ObjectLiteral {
   if (isObject(created) && !Array.isArray(created)) return
   throw new DeclarationError(`"create" must return an object with properties of ${entity}, got ${kindOf(created)}.`)
 }
 
 /**
- * The values with those that `create` gave.
+ * Returns the values with those of `create`.
  *
- * @throws DeclarationError for a property that both give, and for what is no object
+ * @throws DeclarationError for a property with different values in both, and for a result that is not an object
  */
 export function mergeCreated({ name }: EntityMetadata, values: ObjectLiteral, created: unknown): ObjectLiteral {
   requireCreated(name, created)
@@ -243,9 +243,9 @@ export function mergeCreated({ name }: EntityMetadata, values: ObjectLiteral, cr
 }
 
 /**
- * The values with what their lazy relations promise, which an insert needs.
+ * Returns the values with the resolved promises of their lazy relations, which an insert needs.
  *
- * @returns the same object where no relation of the entity is lazy
+ * @returns the same object if no relation of the entity is lazy
  */
 export async function withPromised<Values extends ObjectLiteral>(
   metadata: EntityMetadata,
@@ -260,7 +260,7 @@ export async function withPromised<Values extends ObjectLiteral>(
   return copy as Values
 }
 
-/** The class of an object in a relation: of single table inheritance, a child's. */
+/** Returns the class of an object in a relation, which may be a child class in single table inheritance. */
 export function classOf(relation: Relation, value: ObjectLiteral, where: string): EntityMetadata {
   const metadata = relation.inverseEntityMetadata.findInheritanceMetadata(value)
   const { target } = metadata
@@ -270,13 +270,13 @@ export function classOf(relation: Relation, value: ObjectLiteral, where: string)
   throw new DeclarationError(`${where} is ${kindOf(value)}. Give one of ${metadata.name}.`)
 }
 
-/** It has its whole primary key. */
+/** Returns whether an object has its whole primary key. */
 export const hasId = ({ primaryColumns }: EntityMetadata, value: ObjectLiteral): boolean =>
   primaryColumns.every((column) => hasValue(column.getEntityValue(value)))
 
 /**
- * An object that stands for a row that exists: it has its generated primary key, or nothing but its key. Its other
- * properties are not written.
+ * Returns whether an object represents an existing row: it has its generated primary key, or nothing but its key. Its
+ * other properties are not written.
  */
 export function isReference(relation: Relation, metadata: EntityMetadata, value: ObjectLiteral): boolean {
   const { primaryColumns, columns } = metadata
@@ -291,7 +291,7 @@ export function isReference(relation: Relation, metadata: EntityMetadata, value:
 }
 
 /**
- * Refuses values that an insert of ours would drop or store unchanged, although `save` gives them a meaning.
+ * Refuses values that our insert would drop or store unchanged, although `save` handles them.
  *
  * @throws DeclarationError that names the property
  */
@@ -307,7 +307,7 @@ export function requireInsertable(entityText: EntityText, values: ObjectLiteral)
 }
 
 /**
- * Refuses values that only `save` gives a meaning. Values that TypeORM's own INSERT understands are allowed.
+ * Refuses values that only `save` handles. Values that TypeORM's own INSERT handles are allowed.
  *
  * @throws DeclarationError that names the property
  */
@@ -319,7 +319,7 @@ export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): 
 }
 
 /**
- * Refuses changes to a stored row that only `save` gives a meaning. The row keeps its place in a tree.
+ * Refuses changes to a stored row that only `save` handles. The row keeps its place in a tree.
  *
  * @throws DeclarationError that names the property
  */
@@ -330,12 +330,12 @@ export function requireUpdatable(entityText: EntityColumns, changes: ObjectLiter
   requireKeyValues(entityText, changes)
 }
 
-/** Bits of the types of keys that hold whole numbers. */
+/** The number of bits of integer key types. */
 const BITS: Readonly<Record<string, number>> = { smallint: 16, integer: 32, bigint: 64 }
 const UUID = /^\{?[\da-f]{4}(?:-?[\da-f]{4}){7}\}?$/iu
 
 /**
- * The server would quote a value that is none of the key's type, in an error that ends in logs. A function is SQL.
+ * Refuses a value of another type, which the server would quote in an error that ends in logs. A function is SQL.
  *
  * @throws DeclarationError that names the property
  */
@@ -351,7 +351,7 @@ export function requireKeyValues({ dataSource: { driver }, metadata }: EntityCol
   }
 }
 
-/** Checks integers and UUIDs; of any other type the server alone knows the values. */
+/** Checks integers and UUIDs. Only the server knows the values of other types. */
 function isOfType(type: string, value: unknown): boolean {
   if (typeof value === 'symbol' || Number.isNaN(value instanceof Date ? value.getTime() : value)) return false
   const bits = BITS[type]
@@ -383,8 +383,8 @@ export function requireObject({ metadata }: Pick<EntityColumns, 'metadata'>, val
 }
 
 /**
- * A property that the entity does not have is misspelt, and its value would be dropped. The entity's class may declare
- * further properties, which are allowed.
+ * Refuses a property that the entity does not have, because it is misspelt and its value would be dropped. An instance
+ * of the entity's class may have further properties.
  *
  * @throws DeclarationError that names it
  */
@@ -393,11 +393,11 @@ export function requireKnown({ metadata }: EntityColumns, values: ObjectLiteral)
   let names = properties.get(metadata)
   if (!names) {
     const { columns, relations, embeddeds, relationIds, lazyRelations } = metadata
-    // Parsed JSON may have `__proto__` as a property of its own; it brings no value.
+    // Parsed JSON may have `__proto__` as a property of its own, which sets no value.
     names = new Set(['__proto__'])
     for (const { propertyName } of [...embeddeds, ...relationIds]) names.add(propertyName)
     for (const { propertyPath } of [...columns, ...relations]) names.add(propertyPath.split('.')[0] ?? propertyPath)
-    // What TypeORM keeps beside a lazy relation.
+    // TypeORM keeps these properties beside a lazy relation.
     for (const { propertyName } of lazyRelations) {
       for (const prefix of ['', '_has', '_promise']) names.add(`_${prefix}_${propertyName}__`)
     }
@@ -411,10 +411,10 @@ export function requireKnown({ metadata }: EntityColumns, values: ObjectLiteral)
   }
 }
 
-/** Names of columns, relations and embeddeds. */
+/** The names of columns, relations and embeddeds. */
 const properties = new WeakMap<EntityMetadata, Set<string>>()
 
-/** Property paths of what values bring beside some columns, also in an embedded that one of these is in. */
+/** Returns the paths of given properties other than these columns, also in an embedded that contains one of these. */
 export function pathsBeside(
   { columns }: EntityMetadata,
   wanted: readonly ColumnMetadata[],
@@ -432,7 +432,7 @@ export function pathsBeside(
 }
 
 /**
- * Looks at one row of a call that writes all of its rows or none: what is refused says which row it is.
+ * Checks one row of a call that writes all of its rows or none. Adds the row to an error.
  *
  * @param row 0-based position in the call
  */
@@ -468,7 +468,7 @@ function refuseFunction({ metadata }: EntityText, column: ColumnMetadata, values
 
 const NESTED = `findOrCreate() does that with relations: 'findOrCreate'`
 
-/** A relation to rows that exist is a matter of its join columns; anything else needs rows of other tables. */
+/** Refuses related objects that must be saved. Join columns are enough for existing rows only. */
 function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: ObjectLiteral): void {
   const { propertyPath, joinColumns } = relation
   const value = givenIn(relation, values, false)
@@ -489,10 +489,10 @@ function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: 
   )
 }
 
-/** Why an input has no row: ours; the database's; or what a normalizer, a transformer, a listener or `create` threw. */
+/** The error of an input: ours, the database's, or one that a normalizer, transformer, listener or `create` threw. */
 export type RowError = UniqueTextError | QueryFailedError | Error
 
-/** A user's function can throw anything. In tests, an error may come from another realm. */
+/** Returns an Error, because a function can throw any value. In tests, an error may be of another realm. */
 export function toRowError(thrown: unknown): RowError {
   if (thrown instanceof Error || isNativeError(thrown)) return thrown
   const what = typeof thrown === 'object' ? 'an object' : `a ${typeof thrown}`

@@ -8,33 +8,33 @@ import { calledFrom, callerOf } from './call-options'
 import { hashNumberOf } from './hydrate'
 
 /**
- * What subscribers of the tracing channel `typeorm-unique-text:operation` get: one object for each call of an operation,
- * complete at `asyncEnd`. It holds no text, and neither a row nor an error, which may hold one.
+ * The message to subscribers of the tracing channel `typeorm-unique-text:operation`: one object for each call of an
+ * operation, complete at `asyncEnd`. It holds no text, and neither a row nor an error, which may contain one.
  */
 export interface OperationEvent {
   /** The function that was called, such as `findOrCreate`. */
   readonly operation: string
-  /** The operation that made this call, itself or by a function of the user's; undefined for other calls. */
+  /** The operation that made this call, itself or by a user's function; undefined for other calls. */
   readonly within: string | undefined
-  /** Of several there is a list with commas. */
+  /** The name of the entity. Several names are separated by commas. */
   readonly entity: string | undefined
-  /** What the call looks up by; undefined where it could be several. */
+  /** The property by which the call looks up; undefined if it could be one of several. */
   readonly property: string | undefined
-  /** How many rows were found, written, removed or counted. */
+  /** Rows that were found, written, removed or counted. */
   rows: number
-  /** How many of them this call inserted; of `once`, 1 if its work ran. */
+  /** Rows that this call inserted; for `once`, 1 if its work ran. */
   created: number
-  /** How many inputs of a list have an error in place of a row. */
+  /** Inputs of a list that have an error in place of a row. */
   refused: number
-  /** 1 if the first attempt was enough; every batch may add some. */
+  /** The number of attempts, which is 1 if the first was enough. Every batch may add some. */
   attempts: number
-  /** How many rows of find-or-create, upsert or a look-up were not the first of their hash. */
+  /** Rows of find-or-create, upsert or a look-up that were not the first with their hash. */
   collisions: number
-  /** The call was answered by a statement that it shared with others. */
+  /** Whether the call was answered by a statement that it shared with others. */
   shared: boolean
   /** The duration of the operation. */
   milliseconds: number
-  /** Why the call failed: the code is one of this package, or an SQLSTATE. */
+  /** The reason why the call failed. */
   error?: {
     /** The class of the error. */
     readonly name: string
@@ -44,29 +44,29 @@ export interface OperationEvent {
 }
 
 type Counts = Pick<OperationEvent, 'rows' | 'created' | 'refused' | 'collisions'>
-/** How the result of an operation is counted. */
+/** Counts the result of an operation. */
 type Count<Result> = (result: Result) => Partial<Counts>
-/** What an operation looks up by. */
+/** The kind of value by which an operation looks up. */
 type Kind = 'text' | 'name' | 'text or name' | 'number' | undefined
 
-/** Where operations are published, and whether anybody subscribes. */
+/** The channel on which operations are published. */
 export const watchers: TracingChannel<unknown, OperationEvent> = tracingChannel('typeorm-unique-text:operation')
 
 const underWay = new AsyncLocalStorage<OperationEvent>()
 
-/** The event of the operation that this code runs for; undefined where nobody subscribes. */
+/** Returns the event of the operation for which this code runs; undefined if there are no subscribers. */
 export const currentEvent = (): OperationEvent | undefined => underWay.getStore()
 
-/** The next call is the second one of an operation. */
+/** Whether the next call is the second one of an operation. */
 let isSecond = false
 
 /**
- * Publishes an operation. Where somebody subscribes, an operation asks for this first of all; it is then called a second
- * time, and goes its ordinary way. So nothing stands around an operation where nobody subscribes.
+ * Publishes an operation. If there are subscribers, an operation first calls this function, which calls the operation
+ * again. The second call runs in the ordinary way. Without subscribers, no function wraps an operation.
  *
- * @param kind undefined for one of no entity in particular
- * @param again the operation
- * @param given its arguments: the manager and, unless `kind` is undefined, the entity or a list that begins with it
+ * @param kind undefined for an operation without a particular entity
+ * @param again the operation itself
+ * @param given the arguments: the manager and, unless `kind` is undefined, the entity or a list that begins with it
  * @returns undefined in the second call
  */
 export function watched<Result>(
@@ -84,7 +84,7 @@ export function watched<Result>(
     try {
       return again(...(given as never[]))
     } finally {
-      // A subscriber that has left at `start` leaves nobody to ask.
+      // If a subscriber unsubscribes at `start`, the second call does not reset this variable.
       isSecond = false
     }
   }
@@ -103,7 +103,7 @@ async function publish<Result>(by: Publication, run: () => Promise<Result>, coun
   }
 }
 
-/** Publishes a stream as one operation, from its first result to its end; where nobody subscribes, returns it as it is. */
+/** Publishes a stream as one operation, from its first result to its end. Without subscribers, returns it unchanged. */
 export function watchedStream<Result extends OneResult>(
   results: AsyncGenerator<Result, void, undefined>,
   ...published: ConstructorParameters<typeof Publication>
@@ -176,7 +176,7 @@ const DECLARED = {
   number: tableNumbers,
 } as const
 
-/** Takes every name from what is declared: what was given in place of an entity or a property may be a text. */
+/** Takes every name from the declarations, because a value in place of an entity or a property may be a text. */
 function subjectOf(kind: Kind, given: readonly unknown[]): Pick<OperationEvent, 'entity' | 'property'> {
   const [manager, of] = given as [EntityManager, EntityTarget<ObjectLiteral> | readonly (readonly [string])[]]
   try {
@@ -193,7 +193,7 @@ function subjectOf(kind: Kind, given: readonly unknown[]): Pick<OperationEvent, 
 
 type OneResult = { readonly entity: object; readonly created: boolean } | { readonly error: unknown }
 
-/** Counts what find-or-create or upsert returns, of one row or of several. */
+/** Counts the results of find-or-create or upsert, of one row or of several. */
 export function countResults(given: OneResult | readonly OneResult[]): Partial<Counts> {
   const results = [given].flat()
   const stored = results.flatMap((one) => ('error' in one ? [] : [one]))
@@ -201,14 +201,14 @@ export function countResults(given: OneResult | readonly OneResult[]): Partial<C
   return { rows, created: stored.filter((one) => one.created).length, refused: results.length - rows, collisions }
 }
 
-/** Counts what other operations return: rows, a row or none, how many, or whether there was one. */
+/** Counts the results of other operations: rows, a row or none, a number, or whether there was a row. */
 function countRows(result: unknown): Partial<Counts> {
   if (typeof result === 'number' || typeof result === 'boolean') return { rows: Number(result) }
   const rows = [result].flat(2).filter((row) => typeof row === 'object' && row !== null)
   return { rows: rows.length, collisions: rows.filter((row) => hashNumberOf(row) > 0).length }
 }
 
-/** Counts rows that were not there before. */
+/** Counts rows that did not exist before. */
 export const countInserted = (result: unknown): Partial<Counts> => {
   const { rows = 0 } = countRows(result)
   return { rows, created: rows }

@@ -20,22 +20,22 @@ import { groupBy } from './batches'
 import { type RequestedName, takenNames } from './names'
 import { requireNoCollision } from './one-row'
 
-/** All that a call writes, and the texts that it must have for itself. */
+/** The steps of a call, and the texts that must be free for it. */
 interface Writing {
   readonly steps: readonly Step<WireRow>[]
-  /** Steps that do the same at less cost, unless a text shares its hash with another one: tried once. @default the steps themselves */
+  /** Cheaper steps, for texts that share no hash. They are tried once. @default the steps themselves */
   readonly quick?: readonly Step<WireRow>[] | undefined
   readonly requested: readonly RequestedText[]
   readonly names: readonly RequestedName[]
-  /** For the primary keys and ordinary unique columns that they bring. @default none */
+  /** The rows whose primary keys and ordinary unique columns must be free. @default none */
   readonly rows?: readonly KeyedRow[]
-  /** What `numberIndexes` returns. @default none */
+  /** The result of `numberIndexes`. @default none */
   readonly numbers?: ReadonlySet<string>
 }
 
 /**
- * Writes everything or nothing. Refused by an index, it asks once which texts are taken; where none is, the holder is
- * gone by now or another text of equal hash was faster, and it tries again.
+ * Writes everything or nothing. If an index refuses, it looks up once which texts are taken. If none is, the holder was
+ * removed meanwhile or another text with equal hash was faster, and it tries again.
  *
  * @returns the rows of each step
  * @throws TextTakenError with every taken text, name, number, primary key and unique column
@@ -65,21 +65,21 @@ export async function writeOrFail(
   }
 }
 
-/** Codes of the index, and of the check of a text that a trigger has changed since its hash was made; or of others. */
+/** The codes of indexes and checks. Our check refuses a text that a trigger changed after its hash was computed. */
 const REFUSED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.checkViolation])
 
 const NO_INDEXES: ReadonlySet<string> = new Set()
 
 const OR_ANOTHER_VALUE = 'Use the row that holds it, or give another value.'
 
-/** @throws TextTakenError for all that is taken; where only ordinary columns are, it is TypeORM's error as well */
+/** @throws TextTakenError for all that is taken; if only ordinary columns are, it is TypeORM's error as well */
 async function requireFree(
   session: Session,
   { requested, names, rows }: Required<Pick<Writing, 'requested' | 'names' | 'rows'>>,
   error: unknown,
 ): Promise<void> {
   const texts = [...(await takenTexts(session, requested)), ...(await takenNames(session, names))]
-  // A name that is free by now was not when the triggers looked.
+  // A name that is free by now was taken when the triggers looked.
   const found = texts.length > 0 ? texts : (takenByTriggers(error, session.dataSource) ?? [])
   const keys = await takenKeys(session, rows)
   if (found.length + keys.length === 0) return
@@ -88,7 +88,7 @@ async function requireFree(
   throw found.length === 0 && error instanceof Error ? asQueryFailedError(explained, error) : explained
 }
 
-/** @throws what the error means, unless the same may succeed when it is tried again */
+/** @throws the explained error, unless another attempt may succeed */
 async function requireRetry(
   session: Session,
   { requested, names, numbers = NO_INDEXES, rows = [] }: Omit<Writing, 'steps'>,
@@ -111,10 +111,10 @@ async function requireRetry(
   await requireCurrentSnapshot(session, error)
 }
 
-/** A row of a call, for its primary key and the ordinary unique columns that it brings. */
+/** A row of a call, with its primary key and the ordinary unique columns that it sets. */
 interface KeyedRow {
   readonly metadata: EntityMetadata
-  /** 0-based position of the row in what was asked. */
+  /** 0-based position of the row in the call. */
   readonly row: number
   readonly values: ObjectLiteral
   /** Primary key of the stored row to change; undefined for a row to insert. */
@@ -124,13 +124,13 @@ interface KeyedRow {
 interface UniqueKey {
   readonly name: string
   readonly columns: readonly ColumnMetadata[]
-  /** It has a condition or an expression. */
+  /** The index, if it has a condition or an expression. */
   readonly index?: UnusualIndex
 }
 
 /**
- * Which primary keys, unique columns and numbers that the rows bring are taken, as far as it can be known: not where a
- * column gets its value from a trigger, an identity or a sequence.
+ * Returns taken primary keys, unique columns and numbers of the rows, as far as they can be known. A value from a
+ * trigger, an identity or a sequence is unknown.
  */
 async function takenKeys(session: Session, rows: readonly KeyedRow[]): Promise<TakenText[]> {
   const taken: TakenText[] = []
@@ -139,8 +139,8 @@ async function takenKeys(session: Session, rows: readonly KeyedRow[]): Promise<T
     const [{ metadata }] = group as [KeyedRow]
     const root = rootOf(metadata)
     taken.push(...(await takenOfKeys(session, group, keysOf(root))))
-    // Unusual indexes, declared or made by SQL, that the table had when it was found ready. In a statement of their own:
-    // an expression may fail for a value that its row would not be refused for.
+    // Unusual indexes, declared or created by SQL, that the table had when it was found ready. They have a statement of
+    // their own, because an expression may fail for a value that the row itself can hold.
     const { unusual = [] } =
       tableDeclarations(root)
         .map(knownReady)
@@ -178,7 +178,7 @@ async function takenOfKeys(
     standing: id !== undefined,
   })
   const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
-  // A value that its column cannot hold has been refused for that, or has a type whose text is no JSON.
+  // A value that its column cannot hold was already refused, or its type has texts that are not JSON.
   const found = await session.rowsOrRollBack(statement, json).catch(() => [])
   return found.flatMap(({ key, index, holder, deleted }) => {
     const one = requested[key]
@@ -223,7 +223,7 @@ function recordOf(session: Session, { metadata, values, id }: KeyedRow, { column
     Object.fromEntries(
       some.flatMap((column) => {
         const value: unknown = column.getEntityValue(of)
-        // A NULL that is given keeps a default away, and may be what a condition asks for.
+        // A given NULL replaces a default, and may satisfy the condition of an index.
         if (!isValue(value) && !(index && value === null)) return []
         return [[column.databaseName, parameterText(dataSource.driver.preparePersistentValue(value, column), options)]]
       }),
@@ -238,19 +238,19 @@ export interface RequestedText {
   readonly entityText: ReadyText
   /** 0-based position of the row among the rows of the call. */
   readonly row: number
-  /** Scope and text, as they are sent; undefined for what a change of a stored row leaves as it is. */
+  /** Scope and text, as they are sent; undefined for each value that a change of a stored row leaves unchanged. */
   readonly key: readonly unknown[]
   /** Primary key of the stored row to change; undefined for a row to insert. */
   readonly id?: readonly unknown[]
-  /** Whether the stored row will be live; undefined where it stays as it is. */
+  /** Whether the stored row will be live; undefined if that does not change. */
   readonly live?: boolean | undefined
 }
 
 /**
- * Which of the texts are taken, in the order requested, in one round trip. Of several rows of the call with equal texts
- * the first may have it.
+ * Returns the taken texts in the order requested, in one round trip. If several rows of the call have equal texts, the
+ * first may have it.
  *
- * @throws QueryFailedError of TypeORM for a key that its column cannot hold, which was not written yet
+ * @throws QueryFailedError of TypeORM for a key that its column cannot hold, and that was not written yet
  */
 async function takenTexts(session: Session, requested: readonly RequestedText[]): Promise<TakenText[]> {
   if (requested.length === 0) return []
@@ -273,7 +273,7 @@ async function takenTexts(session: Session, requested: readonly RequestedText[])
   return found.sort((left, right) => left.position - right.position).map(({ text }) => text)
 }
 
-/** On distributed tables, which take no such statement: this comes after a refusal only. */
+/** Finds taken texts one by one, only after a refusal. Distributed tables do not support the common statement. */
 async function takenOneByOne(session: Session, requested: readonly RequestedText[]): Promise<TakenText[]> {
   const seen = new Set<string>()
   const changed = new Set<string>()
@@ -302,7 +302,7 @@ async function takenOneByOne(session: Session, requested: readonly RequestedText
   return taken
 }
 
-/** Scope and text as they shall be; undefined for a row that is not there, or will be deleted. */
+/** Returns the new scope and text; undefined for a row that does not exist, or will be deleted. */
 async function keyToBe(
   session: Session,
   { entityText, key, id, live }: RequestedText,
@@ -343,12 +343,12 @@ function takenParameters(group: readonly RequestedText[]): (string | boolean | n
 
 function takenText({ entityText, row }: RequestedText, { holder, deleted }: WantedRow): TakenText {
   const { name, metadata, target } = entityText.declaration
-  // In single table inheritance the class that declares the text: the holder may be of another than was asked.
+  // In single table inheritance, the entity is the class that declares the text. The holder may be of another class.
   const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
   return { entity: declaring.name, property: name, row, ...takenBy(entityText.metadata, holder, deleted) }
 }
 
-/** Who holds what is taken: a stored row, by its primary key, or else an earlier row of the call. */
+/** Returns the holder: a stored row, by its primary key, or else an earlier row of the call. */
 const takenBy = (
   metadata: EntityMetadata,
   holder: readonly unknown[] | undefined,
