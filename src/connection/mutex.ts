@@ -17,14 +17,14 @@ import { hasSpare, isBusy, isPgClient, type PgClient, pgClientOf } from './wire'
 
 /**
  * How long a statement waits for a transaction that sends nothing: longer than any lock, shorter than a person's
- * patience. And how often it looks meanwhile. Only tests set another limit.
+ * patience. `lookMilliseconds` is the interval between checks. Only tests set other values.
  */
 export const patience = { milliseconds: 5_000, lookMilliseconds: 250 }
 
 /**
- * Whether a statement may wait for a transaction that the call was made in, and that goes by another connection.
+ * Whether a statement may wait for a transaction in which the call was made and which uses another connection.
  *
- * @param queryRunner whose connection it goes by. @default one from the pool
+ * @param queryRunner the query runner of the statement. @default a connection from the pool
  */
 export function mayWaitForItself(queryRunner?: QueryRunner): boolean {
   const around = openTransaction()
@@ -32,9 +32,9 @@ export function mayWaitForItself(queryRunner?: QueryRunner): boolean {
 }
 
 /**
- * Sends a statement that may wait for rows of a transaction in which the call was made, and which goes by another
- * connection: the server knows of no deadlock, for the transaction waits in this process. It costs nothing where there is
- * no such transaction.
+ * Sends a statement that may wait for rows of a transaction in which the call was made, and which uses another
+ * connection. The server detects no deadlock, because the transaction waits in this process. Without such a
+ * transaction, this costs nothing.
  *
  * @throws WaitsForItselfError if the statement waits for the call itself
  */
@@ -57,7 +57,7 @@ async function sendWatching<T>(
     const quiet: OpenTransaction[] = []
     for (let one: OpenTransaction | undefined = innermost; one; one = one.outer)
       if (!one.isOver && performance.now() - Math.max(one.heard, since) >= patience.milliseconds) quiet.push(one)
-    // Not cancelled also if there is no connection to ask.
+    // If no connection is available to ask, nothing is cancelled.
     looking = tryCancel(dataSource, client, quiet).catch(() => false)
     if (!(await looking)) timer = startTimer(() => void look(), patience.lookMilliseconds)
   }
@@ -67,7 +67,7 @@ async function sendWatching<T>(
   } catch (error) {
     throw (await looking) === true ? new WaitsForItselfError(WITHOUT_MANAGER) : error
   } finally {
-    // The answer must come before anybody else sends something by the client: otherwise that would be cancelled.
+    // The answer must arrive before other code sends a statement by the client, or that would be cancelled.
     await looking
     stopTimer(timer)
   }
@@ -79,7 +79,7 @@ const WITHOUT_MANAGER =
   'to its callback to every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
 
 /**
- * Cancels the statement of a client if it waits for one of the transactions.
+ * Cancels a client's statement if it waits for one of the transactions.
  *
  * @returns whether it was cancelled
  */
@@ -97,18 +97,18 @@ async function tryCancel(
   const [innermost] = holders
   const values = [client.processID, holders.map((one) => one?.processID)]
   if (!innermost || typeof client.processID !== 'number') return false
-  // Uses the transaction's own connection only if there is no other and it answers: a failed transaction does not.
+  // Uses the transaction's own connection only if there is no other, and if it is not aborted.
   if (hasSpare(dataSource)) return hasRows(await dataSource.query(cancelWaiting, values))
   if (innermost.getTransactionStatus?.() === 'E') return false
   const query = { text: cancelWaiting, values, rowMode: 'array' }
   return hasRows(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
 }
 
-/** TypeORM gives the rows, `pg` a result. */
+/** TypeORM returns the rows, and `pg` a result. */
 const hasRows = (answer: unknown): boolean =>
   Array.isArray(answer) ? answer.length > 0 : (answer as { readonly rows: readonly unknown[] }).rows.length > 0
 
-/** The last lock in the queue of a mutex, which is a query runner or, inside a section, that section. */
+/** The last lock in the queue of each mutex. A mutex is a query runner or, inside a section, that section. */
 const lastLocks = new WeakMap<object, MutexLock>()
 
 /** A lock of the mutex, or a place in its queue. */
@@ -118,7 +118,7 @@ class MutexLock {
 
   constructor(
     private readonly mutex: object,
-    /** Ends when it is ours; undefined where it is at once. */
+    /** Resolves when the lock is ours. Undefined if it is ours at once. */
     readonly before: Promise<void> | undefined,
   ) {}
 
@@ -127,7 +127,7 @@ class MutexLock {
     this.notify?.()
   }
 
-  /** Nearly always nobody waits, and a promise would cost every statement. */
+  /** Nearly always nobody waits. A promise for each lock would slow every statement. */
   untilReleased(): Promise<void> {
     return (this.over ??= new Promise((resolve) => (this.notify = resolve)))
   }
@@ -135,16 +135,16 @@ class MutexLock {
 
 /** Several statements that hold the mutex together: a critical section. */
 interface Section {
-  /** The section that it is a part of. */
+  /** The section that contains this one. */
   readonly outer: Section | undefined
   readonly ended: Promise<void>
-  /** When it began, by the savepoints of its connection. */
+  /** When it began, as a count of the savepoints of its connection. */
   began: number
-  /** When something of it was sent, or answered, by the clock of this process. */
+  /** When its last statement was sent or answered, on this process's clock. */
   heard: number
-  /** So many statements of it are not answered yet. */
+  /** The number of its statements that are not answered yet. */
   unanswered: number
-  /** Something has waited for it in vain since then. */
+  /** Whether a statement has waited for it in vain since `heard`. */
   stuck: boolean
   client: unknown
 }
@@ -156,7 +156,7 @@ const openSections = new AsyncLocalStorage<ReadonlyMap<QueryRunner, Section>>()
 
 const sectionAround = (queryRunner: QueryRunner): Section | undefined => openSections.getStore()?.get(queryRunner)
 
-/** The calling code runs inside the section, as a listener does. */
+/** Whether the calling code runs inside the section, as a listener does. */
 function isInside(section: Section, queryRunner: QueryRunner): boolean {
   let around = sectionAround(queryRunner)
   while (around && around !== section) around = around.outer
@@ -164,9 +164,9 @@ function isInside(section: Section, queryRunner: QueryRunner): boolean {
 }
 
 /**
- * Locks the mutex of a query runner, behind the calls that came before. Calls in parallel in one transaction share one
- * connection: without a mutex, the statement of one could fall between another's failed statement and its rollback to
- * the savepoint.
+ * Locks the mutex of a query runner, behind earlier calls. Parallel calls in one transaction share one connection.
+ * Without a mutex, a statement of one call could run between another call's failed statement and its rollback to the
+ * savepoint.
  */
 export function lockMutex(queryRunner: QueryRunner): MutexLock {
   const mutex = sectionAround(queryRunner) ?? queryRunner
@@ -178,7 +178,7 @@ export function lockMutex(queryRunner: QueryRunner): MutexLock {
 /** The calls that are under way in the transaction of a query runner. */
 const callsUnderWay = new WeakMap<QueryRunner, Set<object>>()
 
-/** Begins a call in the caller's transaction; savepoints that TypeORM sets later wait for it. @returns what ends it */
+/** Begins a call in the caller's transaction. TypeORM's later savepoints wait for it. @returns a function to end it */
 export function beginCall(queryRunner: QueryRunner): () => void {
   const known = callsUnderWay.get(queryRunner)
   const calls = known ?? new Set()
@@ -187,8 +187,8 @@ export function beginCall(queryRunner: QueryRunner): () => void {
     const start = queryRunner.startTransaction.bind(queryRunner)
     queryRunner.startTransaction = async (...args) => {
       const begun = queryRunner.isTransactionActive ? [...calls] : []
-      // As long as calls that are under way use the connection. Between two statements of theirs they need no more than
-      // a turn of the event loop, unless code of the user's runs, which may wait for what waits here.
+      // Waits as long as calls under way use the connection. Between two statements, a call needs at most one turn of
+      // the event loop, unless the user's code runs. That code may wait for what waits here.
       for (let isSending = true; isSending && begun.some((call) => calls.has(call));) {
         await loopTurn()
         const lock = lockMutex(queryRunner)
@@ -208,8 +208,8 @@ export function beginCall(queryRunner: QueryRunner): () => void {
 }
 
 /**
- * Returns when the outermost section began whose end the calling code waits for, by the savepoints of the connection.
- * Such sections are open, and the calling code does not run in them.
+ * Returns when the outermost section began whose end the calling code waits for, as a count of the connection's
+ * savepoints. Such sections are open, and the calling code does not run in them.
  */
 export function beganOutside(queryRunner: QueryRunner): number | undefined {
   let began: number | undefined
@@ -218,19 +218,19 @@ export function beganOutside(queryRunner: QueryRunner): number | undefined {
   return began
 }
 
-/** Calls `fail` once what waits does so in vain. @returns what ends the watch */
+/** Calls `fail` once a statement waits in vain. @returns a function to end the watch */
 function watchWaiting(queryRunner: QueryRunner, fail: (error: Error) => void): () => void {
   const since = performance.now()
   let timer: NodeJS.Timeout
   const isStuck = (): boolean => {
     const section = sectionsUnderWay.get(queryRunner)
     if (!section || section.unanswered > 0 || isBusy(section.client)) return false
-    // Who comes when one has waited in vain already need not do so again.
+    // If a statement has already waited in vain, a later one need not wait as long.
     section.stuck ||= performance.now() - Math.max(section.heard, since) >= patience.milliseconds
     return section.stuck
   }
   const look = (): void => {
-    // A section whose own code waits for what waits for the section's end would never end.
+    // If the section's own code waits for a statement that waits for the section's end, neither would end.
     if (isStuck()) fail(new WaitsForItselfError(BEHIND_SECTION))
     else timer = startTimer(look, patience.lookMilliseconds)
   }
@@ -249,7 +249,7 @@ const BEHIND_SECTION =
 /**
  * Waits for a lock to be released, or for a section to end.
  *
- * @throws WaitsForItselfError where that never comes
+ * @throws WaitsForItselfError if that would never happen
  */
 export async function orStuck(queryRunner: QueryRunner, end: Promise<void>): Promise<void> {
   let stop = (): void => {}
@@ -261,15 +261,15 @@ export async function orStuck(queryRunner: QueryRunner, end: Promise<void>): Pro
   }
 }
 
-/** Our own transaction on a query runner, which is not its caller's. */
+/** Our own transactions on query runners. They are not the caller's. */
 const ownTransactions = new WeakMap<QueryRunner, Section>()
 
 /**
- * Runs several statements in one section: if they are rolled back together, the call or the statement of another
- * between them would be undone as well. Inside, also in listeners and subscribers, each has sections of its own.
+ * Runs several statements in one section. Other code's calls and statements between them would be undone if the section
+ * is rolled back. Inside, also in listeners and subscribers, each call has its own section.
  *
- * @param isOwn the statements are a transaction of ours
- * @param connect gives the driver's client; throws where the connection is not ours to use any more
+ * @param isOwn whether the statements are a transaction of ours
+ * @param connect returns the driver's client; throws if the connection is no longer ours to use
  */
 export async function inSection<T>(
   queryRunner: QueryRunner,
@@ -319,9 +319,9 @@ export async function inSection<T>(
 }
 
 /**
- * The end of a transaction that another call of ours has begun: it must not be taken for the caller's.
+ * Returns the end of a transaction that another call of ours has begun. It must not be mistaken for the caller's.
  *
- * @returns undefined where there is none
+ * @returns undefined if there is none
  */
 export function untilOwnEnded(queryRunner: QueryRunner): Promise<void> | undefined {
   const own = ownTransactions.get(queryRunner)
@@ -329,8 +329,8 @@ export function untilOwnEnded(queryRunner: QueryRunner): Promise<void> | undefin
 }
 
 /**
- * The timers of Node.js, as they were when this package was loaded. A user's test may replace the timers by fake ones
- * that fire only on demand: what the test awaits of ours would never come.
+ * The timers of Node.js, as they were when this package was loaded. A user's test may replace the timers with fake
+ * timers that fire only on demand. A test that awaits our work would then never end.
  */
 export const nextTick: (callback: () => void) => void = process.nextTick.bind(process)
 export const sleep: typeof wait = wait

@@ -36,7 +36,7 @@ import { isPgClient, type PgClient, pgClientOf, requireTextFormat } from './wire
 /**
  * Uses the manager's own connection, or takes one from the pool when the first statement is sent.
  *
- * @param mode of a connection from the pool; `slave` is TypeORM's word for a replica
+ * @param mode the mode of a connection from the pool; `slave` is TypeORM's word for a replica
  */
 export function openSession(manager: EntityManager, mode: ReplicationMode = 'master'): Session | Promise<Session> {
   const dataSource = dataSourceOf(manager)
@@ -45,32 +45,32 @@ export function openSession(manager: EntityManager, mode: ReplicationMode = 'mas
 }
 
 /**
- * A connection of the operation's own, from the pool, outside a transaction. It needs no query runner of TypeORM until
- * somebody asks for one; later statements go through that one.
+ * The operation's own connection, from the pool, outside a transaction. It has no query runner of TypeORM until code
+ * asks for one. Later statements are sent through that query runner.
  */
 export class PoolSession implements Session {
   readonly shared = false
   readonly inTransaction = false
   private runner: QueryRunner | undefined
   private held: PooledClient | undefined
-  /** Two statements at once share one connection. */
+  /** Set while a connection is taken, so that two statements at once share one. */
   private taking: Promise<PooledClient | undefined> | undefined
-  /** How often the connection was given back. */
+  /** How often the connection was returned to the pool. */
   private ends = 0
 
-  /** @param mode of the connection; `slave` is TypeORM's word for a replica */
+  /** @param mode the mode of the connection; `slave` is TypeORM's word for a replica */
   constructor(
     readonly dataSource: DataSource,
     private readonly mode: ReplicationMode,
   ) {}
 
-  /** Our own connection is given back before it could take another one: the pool may have no more. */
+  /** Returns our own connection to the pool first, because the query runner takes one and the pool may have no more. */
   get queryRunner(): QueryRunner {
     this.giveBack()
     return (this.runner ??= this.dataSource.createQueryRunner(this.mode))
   }
 
-  /** Takes its connection now, not only when the first statement is sent. */
+  /** Takes the connection now, and not when the first statement is sent. */
   async take(): Promise<void> {
     await this.connect()
   }
@@ -90,7 +90,7 @@ export class PoolSession implements Session {
     return this
   }
 
-  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  /** Bypasses TypeORM's `query()`, which has no prepared statements. Logs and broadcasts as that does. */
   async rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
     const isQuick = this.isQuick()
     const held = isQuick ? (this.held ?? (await (this.taking ??= this.takeNew()))) : undefined
@@ -157,7 +157,7 @@ export class PoolSession implements Session {
     }
   }
 
-  /** The connection is given up first: a subscriber may take another one. */
+  /** Gives up the connection first, because a subscriber may take another one. */
   private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
     if (!(error instanceof Error)) return error
     const failure = await this.failure(sent.sql, error)
@@ -165,7 +165,7 @@ export class PoolSession implements Session {
     return failure
   }
 
-  /** Sends by the only way that every driver has. */
+  /** Sends through TypeORM's `query()`, which every driver has. */
   private async sendByTypeOrm<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
     const { sql } = statement
     try {
@@ -181,7 +181,7 @@ export class PoolSession implements Session {
     return queryRunner
   }
 
-  /** A client can be taken without a query runner: it is one of `pg`, and nobody has put anything of their own between. */
+  /** Whether a client of `pg` can be taken without a query runner, because no other code replaces the way to it. */
   private isQuick(): boolean {
     const { dataSource } = this
     return !this.runner && !others.has(dataSource.driver) && connectsAsMade(dataSource) && isUnheard(dataSource)
@@ -204,7 +204,7 @@ export class PoolSession implements Session {
       this.taking = undefined
     }
     if (ends === this.ends) return (this.held = held)
-    // The operation ended before its connection came.
+    // The operation ended before its connection was available.
     held?.release()
     throw new QueryRunnerAlreadyReleasedError()
   }
@@ -216,9 +216,9 @@ export class PoolSession implements Session {
   }
 
   /**
-   * A connection that the server is closing, or whose answer may still come, must not go back to the pool: the next
-   * caller would get it. `pg` drops it on release only once it has seen its end. Of another driver it is not known
-   * what else `end()` would end: PGlite closes the database.
+   * Closes a connection that the server is closing, or whose answer may still arrive: the next caller of the pool would
+   * get it. On release, `pg` drops it only if it has seen its end. With another driver, `end()` may close more: PGlite
+   * closes the database.
    */
   private async discardIfLost(cause: unknown): Promise<void> {
     if (!endsConnection(cause)) return
@@ -227,7 +227,7 @@ export class PoolSession implements Session {
   }
 }
 
-/** Nobody else uses the connection, and there is no transaction to lose. */
+/** Does nothing: nobody else uses the connection, and there is no transaction to lose. */
 function nobodyElse(): void {}
 
 /** A client of the pool while it is ours, held as TypeORM's query runners hold theirs. */
@@ -240,14 +240,14 @@ class PooledClient {
     private readonly others: { release(): unknown }[],
   ) {
     others.push(this)
-    // Without a listener, a connection that is lost would end the process.
+    // Without a listener, a lost connection would end the process.
     client.on('error', this.release)
   }
 
   /**
    * @param mode `slave` is TypeORM's word for a replica
    * @returns undefined if it is not a client of `pg`
-   * @throws UnsupportedDatabaseError for one that gives wrong values
+   * @throws UnsupportedDatabaseError for a client that returns wrong values
    */
   static async take({ driver }: DataSource, mode: ReplicationMode): Promise<PooledClient | undefined> {
     const pool = driver as unknown as PoolDriver
@@ -267,7 +267,7 @@ class PooledClient {
     return new PooledClient(client, handBack, pool.connectedQueryRunners)
   }
 
-  /** Gives the client back; with an error, the pool drops it. */
+  /** Returns the client to the pool. With an error, the pool drops it. */
   readonly release = (error?: Error): void => {
     if (this.isReleased) return
     this.isReleased = true
@@ -277,16 +277,16 @@ class PooledClient {
   }
 }
 
-/** Drivers of other clients. */
+/** Drivers whose clients are not of `pg`. */
 const others = new WeakSet<object>()
 
-/** How each driver's query runners are made, and whether they take a client as `PooledClient` does. */
+/** How each driver creates query runners, and whether they take a client as `PooledClient` does. */
 const makings = new WeakMap<
   object,
   { readonly ofDataSource: unknown; readonly ofDriver: unknown; readonly isKnown: boolean }
 >()
 
-/** Nobody has put anything of their own between a call and its connection, as some do to choose a tenant. */
+/** Whether no other code replaces the way from a call to its connection, as some do to choose a tenant. */
 export function connectsAsMade(dataSource: DataSource): boolean {
   const { driver } = dataSource
   if (!obtainsAsMade(dataSource)) return false
@@ -295,7 +295,7 @@ export function connectsAsMade(dataSource: DataSource): boolean {
   const making = makings.get(driver)
   if (making && making.ofDataSource === ofDataSource && making.ofDriver === ofDriver) return making.isKnown
   const connect: unknown = Reflect.get(dataSource.createQueryRunner('master'), 'connect')
-  // By its source, since a class that is derived from TypeORM's, or a wrapper, has a method of its own.
+  // By its source, because a wrapper, or a class derived from TypeORM's, has its own method.
   const isKnown = String(connect).includes('obtainMasterConnection')
   makings.set(driver, { ofDataSource, ofDriver, isKnown })
   return isKnown
@@ -303,16 +303,16 @@ export function connectsAsMade(dataSource: DataSource): boolean {
 
 /** How a session treats the caller's connection. */
 interface SharedOptions {
-  /** A transaction is open on it. */
+  /** Whether a transaction is open on it. */
   readonly inTransaction: boolean
-  /** Every statement in a transaction has a savepoint before it. */
+  /** Whether every statement in a transaction runs behind a savepoint. */
   readonly savepoints: boolean
   readonly footing: Footing
-  /** Ends the call; undefined outside a transaction. */
+  /** Ends the call. Undefined outside a transaction. */
   readonly end: (() => void) | undefined
 }
 
-/** The caller's connection, who may use and release it meanwhile. */
+/** The caller's connection. The caller may use and release it meanwhile. */
 class SharedSession implements Session {
   readonly shared = true
 
@@ -376,7 +376,7 @@ class SharedSession implements Session {
 
   async failure(sql: string, error: Error): Promise<Error> {
     if (needsNoWrapping(error)) return error
-    // Without the parameters, as everywhere: they hold the text.
+    // Without the parameters, as everywhere: they contain the text.
     return new QueryFailedError(sql, undefined, await this.explained(driverErrorOf(error)))
   }
 
@@ -394,7 +394,7 @@ class SharedSession implements Session {
     }
   }
 
-  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  /** Bypasses TypeORM's `query()`, which has no prepared statements. Logs and broadcasts as that does. */
   async rows<Row>(
     statement: Statement<Row>,
     values: readonly unknown[],
@@ -409,7 +409,7 @@ class SharedSession implements Session {
     if (notified) await notified
     const started = performance.now()
     let rows: readonly WireRow[]
-    // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for the mutex.
+    // Released before anyone is notified: a subscriber may send its own statement, which waits for the mutex.
     const lock = lockMutex(this.queryRunner)
     try {
       if (lock.before) await orStuck(this.queryRunner, lock.before)
@@ -435,7 +435,7 @@ class SharedSession implements Session {
     return await this.failure(sent.sql, error)
   }
 
-  /** Sends by the only way that every driver has. */
+  /** Sends through TypeORM's `query()`, which every driver has. */
   private async sendByTypeOrm<Row>(
     statement: Statement<Row>,
     values: readonly unknown[],
@@ -458,9 +458,9 @@ class SharedSession implements Session {
     await this.together(async () => (await this.queryRunner.query(...args)) as unknown)
 
   /**
-   * Hears an error of the driver.
+   * Explains a driver error.
    *
-   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where that was rolled back
+   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and if that was rolled back
    */
   private async explained(error: Error): Promise<Error> {
     if (this.inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
@@ -482,20 +482,20 @@ class SharedSession implements Session {
     if (this.inTransaction) this.options.footing.require()
   }
 
-  /** Throws if the connection serves another transaction or none by now, or was lost between two statements. */
+  /** Throws if the connection now serves another transaction or none, or was lost between two statements. */
   private readonly requireOwn = (): void => {
     if (this.queryRunner.isReleased) throw lossOf(this.queryRunner) ?? new QueryRunnerAlreadyReleasedError()
     this.requireStanding()
   }
 
-  /** Something is sent now. */
+  /** Called when something is sent. */
   private readonly step = (): void => {
     this.requireOwn()
     if (this.inTransaction) this.options.footing.step()
   }
 }
 
-/** The caller's own: one of ours on the same connection may begin whenever this waits. */
+/** Whether the caller's own transaction is open. While this waits, one of ours on the same connection may begin. */
 async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
   for (;;) {
     for (let ended = untilOwnEnded(queryRunner); ended; ended = untilOwnEnded(queryRunner))

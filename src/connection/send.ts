@@ -26,25 +26,25 @@ import {
 } from './wire'
 import type { Send, Session } from './session'
 
-/** One statement and how it stands to the caller's transaction. */
+/** One statement, and its relation to the caller's transaction. */
 export interface PreparedSending {
   readonly dataSource: DataSource
   readonly statement: Statement<unknown>
   readonly values: readonly unknown[]
   readonly behindSavepoint: boolean
-  /** An error leaves the caller's transaction usable, or there is none. */
+  /** Whether an error leaves the caller's transaction usable, or there is no transaction. */
   readonly safe: boolean
-  /** Throws where the connection serves something else by now; asked whenever others could have come before us. */
+  /** Throws if the connection is no longer ours to use. Called whenever other code could have run before us. */
   readonly requireOwn: () => void
 }
 
 /**
- * Sends a statement under a name, so that the server plans it once. Where the name may be why it failed, it goes once
- * more without one: tables are altered, sessions are discarded, poolers give a statement to another session.
+ * Sends a statement under a name, so that the server plans it once. If the name may have caused a failure, it is sent
+ * once more without one: tables are altered, sessions are discarded, poolers give a statement to another session.
  *
- * Not a function around each step: the caller's line must stay in the stack of the driver's error.
+ * It does not wrap each step in a function: the caller's line must stay in the stack of the driver's error.
  *
- * @throws TransactionAbortedError where the caller's transaction was lost to the name: the next try has a new one
+ * @throws TransactionAbortedError if the name's failure aborted the caller's transaction. The next try uses a new name
  */
 export async function sendPrepared(client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> {
   const names = PreparedNames.of(client)
@@ -66,7 +66,7 @@ export async function sendPrepared(client: PgClient, sending: PreparedSending): 
   }
 }
 
-/** Does what `sendPrepared` does, for what may wait for a transaction around the call; without one, it costs nothing. */
+/** Does what `sendPrepared` does, for a statement that may wait for a transaction around the call. */
 export const sendWatched = (client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> =>
   orWaitsForItself(sending.dataSource, client, async () => await sendPrepared(client, sending))
 
@@ -75,7 +75,7 @@ function takeName(
   names: PreparedNames,
   { dataSource, statement }: PreparedSending,
 ): PreparedName | undefined {
-  // What cannot be closed must not be kept.
+  // A name that cannot be closed must not be kept.
   if (statement.name === '' || client.pipeline) return undefined
   if (registry.settings.get(dataSource)?.prepare === false) return undefined
   return names.take(statement.name, performance.now())
@@ -83,7 +83,7 @@ function takeName(
 
 const NAMELESS: PreparedName = { name: '', since: 0, uses: 1, types: undefined }
 
-/** @returns undefined where `pg`'s own query object has to take its place */
+/** @returns undefined if a query object of `pg` must be used instead */
 function ownQuery(
   client: PgClient,
   { dataSource, statement: { sql: text }, values, behindSavepoint }: PreparedSending,
@@ -104,13 +104,13 @@ async function sendByPg(
   return (await answer).rows
 }
 
-/** Savepoint, statement and release: after an error the release is skipped too. */
+/** The savepoint and its release, around a statement. After an error the server skips the release too. */
 const AROUND = joinedCommands([savepoint.set], [savepoint.release])
 const JOINED_COMMANDS = 3
 const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(savepoint.release) + SYNC, 'latin1')
 
 /**
- * Sends a statement whose error leaves the caller's transaction as it was before: savepoint, statement and release in
+ * Sends a statement whose error leaves the caller's transaction as it was before. Savepoint, statement and release take
  * one round trip, and one more if it fails. Statements that others send on the connection meanwhile wait.
  */
 async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Promise<readonly WireRow[]> {
@@ -120,10 +120,10 @@ async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Prom
     hold.query(sent)
     return await query.answer
   } catch (error) {
-    // Rolling back to a savepoint that does not exist would abort the transaction, or meet another savepoint. It is
-    // also gone once it is released, if the answer could not be read: then the work is done.
+    // A rollback to a savepoint that does not exist would abort the transaction or use another savepoint. If the answer
+    // could not be read, the savepoint is already released and the work is done.
     if (sent.ended > 0 && sent.ended < JOINED_COMMANDS) {
-      // After 40001 and 40P01 too. On a connection that is gone the first error says more.
+      // After 40001 and 40P01 too. On a lost connection, the first error is more specific.
       await sendMessages(hold.query, ({ stream }) => {
         writeTo(stream, UNDO)
       })
@@ -134,13 +134,13 @@ async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Prom
   }
 }
 
-/** The error was made where its answer was read; the caller should see their own line. */
+/** Sets the stack, because the error was created where the answer was read. The caller should see their own line. */
 function withStack(error: unknown): unknown {
   if (error instanceof Error) Error.captureStackTrace(error, withStack)
   return error
 }
 
-/** Notes the loss of a name. Nothing can be sent again in a transaction. */
+/** Notes the loss of a name. A statement cannot be repeated in an aborted transaction. */
 function lostBy(names: PreparedNames, error: unknown): unknown {
   const stale = isStale(error)
   if (stale || isInternal(error)) names.lose(performance.now())
@@ -151,7 +151,7 @@ const LOST =
   'a statement prepared earlier on its connection no longer fits; ' +
   'if this happens again and again behind a pooler, pass { prepare: false } to withUniqueText()'
 
-/** Sends the statement once more, without a name. If it fails with the same error, the name was not to blame. */
+/** Sends the statement once more, without a name. If it fails with the same error, the name was not the cause. */
 async function sendAgain(client: PgClient, sending: PreparedSending, first: unknown): Promise<readonly WireRow[]> {
   const names = PreparedNames.of(client)
   try {
@@ -164,14 +164,14 @@ async function sendAgain(client: PgClient, sending: PreparedSending, first: unkn
   }
 }
 
-/** Closes names by the protocol's own message, which cannot fail: DEALLOCATE of a name that is gone aborts a transaction. */
+/** Closes names by a protocol message, which cannot fail. DEALLOCATE of an unknown name aborts a transaction. */
 async function closeNames(client: PgClient, names: readonly string[]): Promise<void> {
   await sendMessages(
     (messages) => client.query(messages),
     (connection) => {
       for (const name of names) {
         connection.close({ type: 'S', name })
-        // What `pg` remembers of it, the SQL.
+        // The SQL that `pg` stores under the name.
         Reflect.deleteProperty(connection.parsedStatements, name)
       }
       connection.sync()
@@ -179,14 +179,14 @@ async function closeNames(client: PgClient, names: readonly string[]): Promise<v
   )
 }
 
-/** The rows of a statement. */
+/** Parses the rows of a statement. */
 export function parsed<Row>({ parse }: Statement<Row>, rows: readonly WireRow[], values: readonly unknown[]): Row[] {
   const all: Row[] = []
   for (const row of rows) all.push(parse(row, values))
   return all
 }
 
-/** Needs no error of TypeORM around it. */
+/** Whether the error is thrown as it is, without a QueryFailedError around it. */
 export const needsNoWrapping = (error: Error): boolean =>
   error instanceof TransactionAbortedError ||
   error instanceof WaitsForItselfError ||
@@ -196,15 +196,15 @@ export const driverErrorOf = (error: Error): Error =>
   error instanceof QueryFailedError ? (error.driverError as Error) : error
 
 /**
- * Sends a statement by the only way that every driver has. Its rows are objects, whose values are in the order of the
- * select list: so no two columns of a statement have one name.
+ * Sends a statement through TypeORM's `query()`, which every driver has. Its rows are objects whose values are in the
+ * order of the select list. Therefore no two columns of a statement have the same name.
  */
 export async function queryByTypeOrm(
   queryRunner: Pick<QueryRunner, 'query'>,
   sql: string,
   values: readonly unknown[],
 ): Promise<WireRow[]> {
-  // Structured, for of an UPDATE TypeORM gives rows and their number otherwise.
+  // Structured, because otherwise TypeORM returns the rows of an UPDATE together with their number.
   const { records } = await queryRunner.query(sql, [...values], true)
   return (records as readonly object[]).map((row): WireRow => Object.values(row))
 }
@@ -216,10 +216,10 @@ export async function inSavepointOf<T>(
   commands: SavepointCommands,
   work: (send: Send) => Promise<T>,
 ): Promise<T> {
-  // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
+  // Not through TypeORM: a subscriber that fails in an aborted transaction must not prevent our rollback.
   const send: Send = isPgClient(client)
     ? async (text, values) => {
-        // Nor is a savepoint rolled back to that is gone: that would abort the transaction.
+        // A rollback to a savepoint that no longer exists would abort the transaction.
         session.requireStanding()
         const sent = async (): Promise<PgResult> => await client.query({ text, values, rowMode: 'array' })
         return (await orWaitsForItself(session.dataSource, client, sent)).rows

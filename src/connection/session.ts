@@ -2,28 +2,28 @@ import { AbstractLogger, type DataSource, type Logger, type QueryRunner } from '
 import type { Statement, WireRow } from '../sql/find'
 import { OURS } from '../typeorm/subscriber'
 
-/** Sends a statement of several that stand together. */
+/** Sends one of several statements that succeed or fail together. */
 export type Send = (sql: string, values: readonly unknown[]) => Promise<readonly WireRow[]>
 
-/** One connection for the duration of an operation: the caller's, in its transaction, or one from the pool. */
+/** One connection for the duration of an operation: the caller's, in its transaction, or a connection from the pool. */
 export interface Session {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner
-  /** The connection is the caller's. */
+  /** Whether the connection is the caller's. */
   readonly shared: boolean
-  /** The connection is the caller's and a transaction is open on it. */
+  /** Whether the connection is the caller's and a transaction is open on it. */
   readonly inTransaction: boolean
 
-  /** Gives the connection back to the pool, unless it is the caller's. @returns undefined where nothing is to be waited for */
+  /** Returns the connection to the pool, unless it is the caller's. @returns undefined if nothing is to be awaited */
   close(): Promise<void> | undefined
 
   /**
-   * Gives the connection back for the time in which code of the user's runs: that may itself wait for one, and a small
+   * Returns the connection to the pool while the user's code runs. That code may need a connection itself, and a small
    * pool would have none left. The next statement takes another one.
    */
   release(): Promise<void>
 
-  /** A session on this connection whose statements leave the transaction usable, whatever fails. */
+  /** Returns a session on this connection. If its statements fail, the transaction stays usable. */
   withSavepoints(): Session
 
   /**
@@ -34,54 +34,54 @@ export interface Session {
    */
   rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]>
 
-  /** Does what `rows` does; an error leaves the caller's transaction as it was before. */
+  /** Does what `rows` does. An error leaves the caller's transaction as it was before. */
   rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]>
 
   /**
-   * Runs several statements, of which an error undoes all: behind a savepoint in the caller's transaction, and otherwise
-   * in one of their own.
+   * Runs several statements. An error undoes all of them. They run behind a savepoint in the caller's transaction, and
+   * otherwise in their own transaction.
    *
-   * @param work sends them by the function that it is given, or by TypeORM
+   * @param work sends the statements by the function that it gets, or by TypeORM
    */
   together<T>(work: (send: Send) => Promise<T>): Promise<T>
 
   /**
-   * Runs several statements exclusively. None of anybody else's comes between them, but for those of listeners and
+   * Runs several statements exclusively. No other statement runs between them, except those of listeners and
    * subscribers that they call.
    */
   exclusively<T>(run: () => Promise<T>): Promise<T>
 
-  /** @throws TransactionAbortedError if what the operation did in the caller's transaction was rolled back meanwhile */
+  /** @throws TransactionAbortedError if the operation's part of the caller's transaction was rolled back meanwhile */
   requireStanding(): void
 
-  /** TypeORM does not notify its logger and subscribers of what `together` sends: we do. */
+  /** Whether TypeORM does not notify its logger and subscribers of the statements of `together`. Then we do. */
   isUnheard(): Promise<boolean>
 
-  /** An error of the driver as TypeORM gives it, or what it means for the caller's transaction. */
+  /** Returns a driver error as TypeORM throws it. Throws if the error means that the caller's transaction is lost. */
   failure(sql: string, error: Error): Promise<Error>
 
-  /** Runs SQL and gives its rows as objects, by TypeORM's own way. */
+  /** Runs SQL through TypeORM and returns its rows as objects. */
   readonly query: (sql: string, values?: unknown[]) => Promise<readonly unknown[]>
 
   /**
-   * Runs queries of TypeORM's own making. In the caller's transaction, one that fails leaves that usable.
+   * Runs queries that TypeORM builds. In the caller's transaction, a failed query leaves the transaction usable.
    *
    * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
    */
   byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T>
 }
 
-/** A statement on its way, as TypeORM's logger and subscribers know it. */
+/** A statement that is sent, as TypeORM's logger and subscribers see it. */
 export interface SentQuery {
-  /** The query runner is requested only if somebody listens, since it may have to be made. */
+  /** The query runner is read only if somebody listens, because it may have to be created. */
   readonly by: { readonly dataSource: DataSource; readonly queryRunner: QueryRunner }
   readonly sql: string
   readonly values: readonly unknown[]
 }
 
 /**
- * What TypeORM does before a query: the log, and BeforeQuery. These functions return nothing where nobody listens, for a
- * promise to wait for would cost every statement.
+ * Logs and broadcasts BeforeQuery, as TypeORM does before a query. These functions return undefined if nobody listens,
+ * because every statement would have to wait for a promise.
  */
 export function notifyStart(sent: SentQuery): Promise<void> | undefined {
   log(sent)
@@ -93,13 +93,12 @@ export function log({ by, sql, values }: SentQuery): void {
   if (!isSilent(logger)) logger.logQuery(sql, values as unknown[], by.queryRunner)
 }
 
-/** BeforeQuery. */
 export function announce({ by, sql, values }: SentQuery): Promise<void> | undefined {
   if (!hearsQueries(by.dataSource)) return undefined
   return by.queryRunner.broadcaster.broadcast('BeforeQuery', sql, values as unknown[])
 }
 
-/** What TypeORM does after a query: AfterQuery, and the log of slow queries. */
+/** Broadcasts AfterQuery and logs slow queries, as TypeORM does after a query. */
 export function notifySuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> | undefined {
   const milliseconds = Math.round(took)
   if (hearsQueries(sent.by.dataSource)) return notifyHeard(sent, milliseconds, rows)
@@ -121,7 +120,7 @@ function logSlow({ by, sql, values }: SentQuery, milliseconds: number): void {
   }
 }
 
-/** What TypeORM does after a query that failed. */
+/** Logs and broadcasts a failed query, as TypeORM does. */
 export async function notifyFailure({ by, sql, values }: SentQuery, error: Error): Promise<void> {
   const parameters = values as unknown[]
   by.dataSource.logger.logQueryError(error, sql, parameters, by.queryRunner)
@@ -129,7 +128,7 @@ export async function notifyFailure({ by, sql, values }: SentQuery, error: Error
   await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, false, undefined, undefined, error)
 }
 
-/** Whether nobody hears of a query that succeeds in time. */
+/** Whether nobody is notified of a query that succeeds in time. */
 export const isUnheard = (dataSource: DataSource): boolean => !hearsQueries(dataSource) && isSilent(dataSource.logger)
 
 function hearsQueries({ subscribers }: DataSource): boolean {
@@ -138,7 +137,7 @@ function hearsQueries({ subscribers }: DataSource): boolean {
   return false
 }
 
-/** Whether it is a logger of TypeORM's own that does not log queries. */
+/** Whether it is one of TypeORM's own loggers and does not log queries. */
 function isSilent(logger: Logger): boolean {
   if (logger.logQuery !== AbstractLogger.prototype.logQuery) return false
   return !(logger as unknown as { isLogEnabledFor(type: 'query'): boolean }).isLogEnabledFor('query')

@@ -20,10 +20,10 @@ export function watch(queryRunner: QueryRunner, client: PgClient): void {
   watchedClients.set(queryRunner, client)
 }
 
-/** The client of a query runner, once it was watched. */
+/** The client of a query runner that is watched. */
 export const watchedClient = (queryRunner: QueryRunner): PgClient | undefined => watchedClients.get(queryRunner)
 
-/** A transaction that the caller began by SQL, which TypeORM does not count. */
+/** Whether the caller began a transaction by SQL, which TypeORM does not count. */
 export async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {
   if (queryRunner.isReleased) return false
   const client: unknown = await queryRunner.connect()
@@ -44,49 +44,49 @@ const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.
 export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
   Savepoints.watch((watchedClients.get(queryRunner) ?? queryRunner) as unknown as { query: ClientQuery })
 
-/** Where a call stands in the caller's transaction. */
+/** The position of a call in the caller's transaction. */
 export class Footing {
   private readonly before: Rollbacks
-  /** The holder of the savepoints: the driver's client, as far as it was known when the call began. */
+  /** The holder of the savepoints: the driver's client, if it was known when the call began. */
   private readonly holder: object
   private savepoints: Savepoints | undefined
   private readonly began: number
-  /** When it last sent something, or began. */
+  /** When the call last sent something, or began. */
   private at: number
 
-  /** @param outside when the section began that a call from outside waits for. @default there is none */
+  /** @param outside when the section began whose end the call waits for. @default there is none */
   constructor(
     private readonly queryRunner: QueryRunner,
     outside: number | undefined,
   ) {
     this.before = rollbacksOn(queryRunner)
-    // The connection that it has by now, also without a watch.
+    // The query runner's current connection, watched or not.
     const client = watchedClients.get(queryRunner) ?? pgClientOf(Reflect.get(queryRunner, 'databaseConnection'))
     this.holder = client ?? queryRunner
-    // A savepoint that is set before the call sends its first statement must be heard too.
+    // A savepoint that is set before the call sends its first statement must be noticed too.
     if (client && queryRunner.isTransactionActive) watch(queryRunner, client)
     this.savepoints = queryRunner.isTransactionActive ? savepointsOf(queryRunner) : Savepoints.of(this.holder)
     this.began = this.savepoints?.now ?? 0
     this.at = outside ?? this.began
   }
 
-  /** @throws TransactionAbortedError if what the call did was rolled back, or the transaction in which it began */
+  /** @throws TransactionAbortedError if the call's writes or the transaction in which it began were rolled back */
   require(cause?: unknown): void {
     const { ofTransactions, toSavepoints } = rollbacksOn(this.queryRunner)
-    // Another call may have begun to hear them since this one began: what it heard came after.
+    // Another call may have begun to watch savepoints since this one began. All that it has seen is later.
     this.savepoints ??= Savepoints.of(this.holder)
     const isUndone = this.savepoints
       ? this.savepoints.isUndone(this.at)
-      : // Not known yet which: as long as the first connect() takes, any may be.
+      : // The client is unknown until the first connect() ends, so any rollback may concern the call.
         toSavepoints !== this.before.toSavepoints
     if (isUndone || ofTransactions !== this.before.ofTransactions) throw new TransactionAbortedError(cause, ROLLED_BACK)
   }
 
   /**
-   * Something is sent now, by a connection that is watched where it is one of `pg`.
+   * Notes that something is sent now. A connection of `pg` is watched from now on.
    *
-   * @throws TransactionAbortedError inside a savepoint that others have set since the call began: a rollback to it would
-   * undo what the call has reported by then
+   * @throws TransactionAbortedError inside a savepoint that others have set since the call began. A rollback to it
+   * would undo what the call has already reported
    */
   step(): void {
     this.require()
@@ -101,25 +101,25 @@ const ROLLED_BACK = 'it was rolled back while this call was under way: await eve
 const SET_MEANWHILE =
   'a savepoint was set while this call was under way: await every call before you set one, or begin a nested transaction'
 
-/** What is undone farther back is taken for one stretch. */
+/** Beyond this number, the oldest undone stretches are merged into one. */
 const MAX_UNDONE = 1_000
 
 const known = new WeakMap<object, Savepoints>()
 
-/** What commands change. */
+/** The state that commands change. */
 interface HeardOfSavepoints {
   readonly open: readonly {
     readonly name: string
     readonly since: number
-    /** It was rolled back to, as TypeORM does at the end of a nested transaction: Postgres keeps it. */
+    /** TypeORM rolls back to it at the end of a nested transaction, and Postgres keeps the savepoint. */
     readonly isOver: boolean
   }[]
   readonly undone: readonly { readonly from: number; readonly to: number }[]
 }
 
 /**
- * What was undone on one connection, in the order in which statements are sent. Its time is counted in savepoints and
- * rollbacks: what was sent at a time that lies in a stretch that was rolled back, is undone.
+ * The statements that were undone on one connection, in the order in which statements are sent. Time is a count of
+ * savepoints and rollbacks. A statement is undone if its time lies in a stretch that was rolled back.
  */
 export class Savepoints {
   private time = 0
@@ -136,7 +136,7 @@ export class Savepoints {
     return known.get(holder)
   }
 
-  /** Follows what the client sends, or the query runner of another driver, until its transaction ends. */
+  /** Follows the statements of the client, or of another driver's query runner, until its transaction ends. */
   static watch(holder: { query: ClientQuery }): Savepoints {
     const savepoints = known.get(holder) ?? new Savepoints()
     known.set(holder, savepoints)
@@ -153,7 +153,7 @@ export class Savepoints {
     return this.undone.some(({ from, to }) => from <= at && at < to)
   }
 
-  /** A savepoint is open, and was not rolled back to, that was set after a time, and not by a call of ours. */
+  /** Whether a savepoint is open that others have set after a time, and that was not rolled back to. */
   isSetSince(at: number): boolean {
     return this.open.some(({ name, since, isOver }) => since > at && !isOver && !OUR_SAVEPOINTS.has(name))
   }
@@ -167,7 +167,7 @@ export class Savepoints {
       } else if (command.does === 'release') {
         this.open = this.open.slice(0, Math.max(0, this.placeOf(command.savepoint)))
       } else if (command.does === 'roll back to') {
-        // An unknown savepoint was set before we began to listen. It stays, and those that were set within it go.
+        // An unknown savepoint was set before we began to watch. It stays. Savepoints in it are removed.
         const place = this.placeOf(command.savepoint)
         this.undo(this.open[place]?.since ?? 0)
         this.open = this.open.slice(0, place + 1).map((one, nth) => (nth === place ? { ...one, isOver: true } : one))
@@ -180,7 +180,7 @@ export class Savepoints {
     }
   }
 
-  /** These wait to be sent. What will be rolled back counts as undone: nobody must be notified otherwise. */
+  /** Notes commands that wait to be sent. What they will roll back counts as undone, so no success is reported. */
   await(commands: readonly TransactionCommand[]): void {
     for (const command of commands) {
       if (command.does === 'set') this.awaited.push(command.savepoint)
@@ -195,8 +195,8 @@ export class Savepoints {
   }
 
   /**
-   * COMMIT and PREPARE TRANSACTION roll back where they fail, and where a statement before them has failed. A command of
-   * savepoints that is refused has changed nothing.
+   * COMMIT and PREPARE TRANSACTION roll back if they fail, or if a statement before them has failed. A savepoint
+   * command that is refused has changed nothing.
    */
   private async hearAnswer(answer: unknown, mayEnd: boolean, before: HeardOfSavepoints): Promise<void> {
     const { open, undone } = this
@@ -228,7 +228,7 @@ export class Savepoints {
       const commands = commandsIn(args)
       const { open, undone } = this
       this.hear(commands)
-      // That of its class may change at any time.
+      // The function of its class may change at any time.
       const { query } = own ? { query: own } : (Object.getPrototypeOf(holder) as { query: ClientQuery })
       const answer = query.apply(holder, [...args])
       const mayEnd = commands.some(({ does }) => does === 'commit')
@@ -238,7 +238,7 @@ export class Savepoints {
     holder.query = front
     this.isInFront = true
     this.leave = () => {
-      // Somebody may have put another in front of it, which stays and calls it.
+      // Other code may have put its own function in front of ours. It stays, and calls ours.
       if (holder.query !== front) return
       this.isInFront = false
       if (own) holder.query = own
@@ -251,7 +251,7 @@ export class Savepoints {
 export function commandsIn([first, second]: readonly unknown[]): readonly TransactionCommand[] {
   if (typeof first === 'string') return transactionCommands(first, isFilled(second))
   if (typeof first !== 'object' || first === null || !('text' in first) || typeof first.text !== 'string') return []
-  // Statements of ours go by a name, or with parameters.
+  // Our own statements have a name or parameters.
   return transactionCommands(
     first.text,
     ('name' in first && first.name !== '') || ('values' in first && isFilled(first.values)),
@@ -262,20 +262,20 @@ const isFilled = (values: unknown): boolean => Array.isArray(values) && values.l
 
 export type ClientQuery = (...args: readonly unknown[]) => unknown
 
-/** Keeps a connection to this call alone. */
+/** Exclusive use of a connection by one call. */
 export interface Exclusive {
   readonly query: ClientQuery
-  /** Sends what others have requested meanwhile, in their order. */
+  /** Sends the statements that others have requested meanwhile, in their order. */
   readonly end: () => void
 }
 
-/** Which statements pass while the connection is held, and what becomes of the others. */
+/** Rules for statements while the connection is held. */
 export interface ExclusiveRules {
-  /** The code that sends a statement may. */
+  /** Whether the code that sends a statement may send it now. */
   readonly passes: () => boolean
-  /** A statement that may pass is sent; returns what to call when its answer has come. */
+  /** Called when a statement that may pass is sent. Returns a function to call when its answer has arrived. */
   readonly sends: () => () => void
-  /** A statement waits; returns what to call when it waits no longer. `fail` replaces it with an error. */
+  /** Called when a statement waits. Returns a function to call when the wait ends. `fail` replaces it with an error. */
   readonly waits: (statement: readonly unknown[], fail: (error: Error) => void) => () => void
 }
 
@@ -287,10 +287,10 @@ interface WaitingStatement {
 }
 
 /**
- * Keeps every statement but ours from the connection: one of the caller's own between our savepoint and a rollback to
- * it would be undone, although the caller was notified that it was done.
+ * Keeps every statement but ours from the connection. Otherwise, a caller's statement between our savepoint and a
+ * rollback to it would be undone, although the caller was notified of its success.
  *
- * @param rules @default nobody passes, and all wait until the end
+ * @param rules @default no statement passes, and all wait until the end
  */
 export function useExclusively(holder: { query: ClientQuery }, rules?: ExclusiveRules): Exclusive {
   const { query } = holder
@@ -298,7 +298,7 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
   const waiting = new Set<WaitingStatement>()
   let ended = false
   const wait = (args: readonly unknown[], { send, fail }: Pick<WaitingStatement, 'send' | 'fail'>): void => {
-    // As whoever sent it: it may have to wait for the end of a section around ours.
+    // In the context of its sender, because it may have to wait for the end of a section around ours.
     const one: WaitingStatement = { send: AsyncResource.bind(send), fail, over: () => {} }
     waiting.add(one)
     const give = (error: Error): void => {
@@ -309,7 +309,7 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
   const guarded: ClientQuery = (...args) => {
     const now = (): unknown => query.apply(holder, [...args])
     const [first] = args
-    // What it refuses, it refuses at once.
+    // The client refuses such a query at once.
     if (ended || first === null || first === undefined) return now()
     if (rules?.passes()) {
       const answer = now()
@@ -341,7 +341,7 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
     query: query.bind(holder),
     end: () => {
       ended = true
-      // Somebody may have put another in front of ours meanwhile, which stays and calls it.
+      // Other code may have put its own function in front of ours meanwhile. It stays, and calls ours.
       if (holder.query === guarded && own) holder.query = query
       else if (holder.query === guarded) Reflect.deleteProperty(holder, 'query')
       for (const { send, over } of waiting) {
@@ -352,7 +352,7 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
   }
 }
 
-/** Tells a query object, or a callback, of an error. */
+/** Passes an error to a query object or a callback. */
 const failing =
   (first: unknown, callback: QueryCallback | undefined) =>
   (error: Error): void => {
@@ -370,10 +370,8 @@ function callbackOf(argument: unknown): QueryCallback | undefined {
 }
 
 /**
- * Runs statements whose error leaves the caller's transaction as it was before.
- *
- * @param client others may send statements by it meanwhile, and these wait
- * @param run sends them by the function that it is given
+ * @param client its other users' statements wait meanwhile
+ * @param run sends the statements by the function that it gets
  */
 export async function orRollBack<T>(client: PgClient, run: (query: ClientQuery) => Promise<T>): Promise<T> {
   const exclusive = useExclusively(client as unknown as { query: ClientQuery })
@@ -384,13 +382,13 @@ export async function orRollBack<T>(client: PgClient, run: (query: ClientQuery) 
   }
 }
 
-/** Runs statements between the commands of a savepoint, and keeps nobody from sending others. */
+/** Runs statements between the commands of a savepoint. Others may send statements meanwhile. */
 export async function inSavepoint<T>(
   query: (sql: string) => unknown,
   commands: SavepointCommands,
   run: () => Promise<T>,
 ): Promise<T> {
-  // Rolling back to a savepoint that may not have been set would abort the transaction, or meet another savepoint.
+  // If the savepoint were not set, a rollback to it would abort the transaction or use another savepoint.
   await query(commands.set)
   let done = false
   try {
@@ -399,15 +397,15 @@ export async function inSavepoint<T>(
     await query(commands.release)
     return result
   } catch (error) {
-    // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
-    // On a connection that is gone the rollback fails as well; the first error says more. What is not released because
-    // a listener has caught an error of the server is still there.
+    // A rollback to the savepoint works after 40001 and 40P01 too. The snapshot stays the same, so the caller must
+    // retry. On a lost connection the rollback fails as well, and the first error is more specific. If a listener has
+    // caught an error of the server, RELEASE fails and the savepoint still exists.
     if (!done || serverError(error)) await rollBack(query, commands).catch(() => {})
     throw error
   }
 }
 
-/** Two statements for a savepoint, since not every driver takes two at once. */
+/** Sends two statements for a savepoint, because not every driver accepts two at once. */
 async function rollBack(
   query: (sql: string) => unknown,
   { rollBack: back, release }: SavepointCommands,

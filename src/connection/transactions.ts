@@ -18,10 +18,10 @@ import {
 } from './wire'
 
 /**
- * Runs several statements as one: in a transaction of their own, or behind a savepoint of the caller's, which stays
- * usable. What else the caller sends on the same connection waits for the end.
+ * Runs several statements as one. They run in their own transaction, or behind a savepoint in the caller's transaction,
+ * which stays usable. Other statements that the caller sends on the same connection wait for the end.
  *
- * @param session of the whole call, since when it is under way
+ * @param session the session of the whole call, open since the call began
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  */
 export async function asOne<T>(
@@ -32,9 +32,9 @@ export async function asOne<T>(
   if (!session.inTransaction) return await session.exclusively(async () => await inTransaction(manager, run))
   const { queryRunner } = session
   const send = async (sql: string): Promise<unknown> => {
-    // A savepoint that is gone is not rolled back to either: that would abort the transaction.
+    // A rollback to a savepoint that no longer exists would abort the transaction.
     session.requireStanding()
-    // A subscriber that fails in a transaction that has failed must not keep us from rolling back.
+    // A subscriber that fails in an aborted transaction must not prevent our rollback.
     return await queryRunner.query(sql).catch(async (error: unknown) => {
       const client: unknown = await queryRunner.connect()
       if (!isPgClient(client)) throw error
@@ -69,8 +69,8 @@ async function inTransaction<T>(manager: EntityManager, run: (manager: EntityMan
 }
 
 /**
- * @param error of an index of ours, about a row that was looked for and not seen
- * @throws TransactionAbortedError where the caller's transaction does not see what others have committed since it began
+ * @param error an error of one of our indexes, about a row that a look-up did not find
+ * @throws TransactionAbortedError if the caller's transaction does not see what others have committed since it began
  */
 export async function requireCurrentSnapshot(session: Session, error: unknown): Promise<void> {
   if (!session.inTransaction) return
@@ -94,10 +94,10 @@ interface StepAnswer<Row> {
 }
 
 /**
- * Runs all steps, or undoes them; the caller's transaction stays usable. One step outside a transaction is one round trip.
+ * Runs all steps or none. The caller's transaction stays usable. One step outside a transaction is one round trip.
  *
  * @returns the rows of each step
- * @throws TransactionAbortedError, QueryFailedError, and what a check throws
+ * @throws TransactionAbortedError, QueryFailedError, and the errors of `check`
  */
 export async function allOrNothing<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
   const [only, another] = steps
@@ -109,7 +109,7 @@ export async function allOrNothing<Row>(session: Session, steps: readonly Step<R
 }
 
 async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
-  // Subscribers are called before and after: a statement that one of them sends would wait for ours to end.
+  // Subscribers are called before and after: a statement that a subscriber sends would wait for the end of ours.
   const announced = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
   for (const one of announced) await announce(one)
   const answers: StepAnswer<Row>[] = []
@@ -133,7 +133,7 @@ async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): 
     })
   } catch (thrown) {
     const { sql } = steps[answers.length]?.statement ?? { sql: ownTransaction.release }
-    // It throws some failures, and returns others.
+    // `failure` throws some errors, and returns others.
     const error: unknown =
       checking || !(thrown instanceof Error)
         ? thrown
@@ -165,13 +165,13 @@ const sentOf = (
   { statement, values }: { readonly statement: { readonly sql: string }; readonly values: readonly unknown[] },
 ): SentQuery => ({ by, sql: statement.sql, values })
 
-/** What runs in a transaction, and the statement that ends it. */
+/** Work in a transaction, and the statement that ends it. */
 export interface JoinedWork {
-  /** Its first statement goes with START TRANSACTION. */
+  /** The work. Its first statement is sent together with START TRANSACTION. */
   readonly run: (manager: EntityManager) => Promise<void>
   /** Sends one statement together with JOINED_COMMIT; if it fails, everything is undone. */
   readonly last: (manager: EntityManager) => Promise<void>
-  /** Its SQL, which tells it from statements that the work has started and not awaited. */
+  /** The SQL of that statement, which distinguishes it from statements that the work has started and not awaited. */
   readonly lastSql: string
 }
 
@@ -180,14 +180,14 @@ const ENDED = 'the code that runs in it ended it'
 const JOINED_BEGIN = joinedCommands([ownTransaction.set], [])
 const JOINED_COMMIT = joinedCommands([], [ownTransaction.release])
 
-/** What to tell TypeORM of a command that goes with a statement. */
+/** The result that TypeORM gets for a command that is sent together with a statement. */
 const DONE = { rows: [], rowCount: null, command: '' } as const
 
 /**
- * Runs work as TypeORM's `transaction()` does, and saves two round trips: where nobody hears of statements, START
- * TRANSACTION and JOINED_COMMIT go to the server with the statement that comes next, or last.
+ * Runs work as TypeORM's `transaction()` does, and saves two round trips. If no logger or subscriber listens, START
+ * TRANSACTION and JOINED_COMMIT are sent together with the next or the last statement.
  *
- * @throws TransactionAbortedError where the work has ended the transaction
+ * @throws TransactionAbortedError if the work has ended the transaction
  */
 export async function transact(manager: EntityManager, { run, last, lastSql }: JoinedWork): Promise<void> {
   const queryRunner = manager.queryRunner ?? dataSourceOf(manager).createQueryRunner()
@@ -197,7 +197,7 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: J
     const client = await joiningClient(queryRunner)
     if (client) {
       watch(queryRunner, client)
-      // Ours come and go in front of it.
+      // Our functions are put in front of this one, and removed before it.
       savepointsOf(queryRunner)
     }
     const stop = client && joinBegin(client)
@@ -216,11 +216,11 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: J
       await queryRunner.commitTransaction()
     }
   } catch (error) {
-    // The first error says more.
+    // The first error is more specific.
     if (queryRunner.isTransactionActive)
       await queryRunner.rollbackTransaction().catch(async () => {
-        // A transaction that is not known to be rolled back, as after a `query_timeout`, may still be open: its connection
-        // must not go back to the pool.
+        // After a `query_timeout`, for instance, the transaction may still be open. Its connection must not return to
+        // the pool.
         const client: unknown = queryRunner.isReleased ? undefined : await queryRunner.connect().catch(() => undefined)
         if (isPgClient(client)) void client.end()
       })
@@ -230,7 +230,7 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: J
   }
 }
 
-/** @returns undefined where somebody hears of statements, or where they do not go by a query of ours */
+/** @returns undefined if a logger or subscriber listens, or if statements are not sent by our own query object */
 async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undefined> {
   const dataSource = dataSourceOf(queryRunner.manager)
   const client: unknown = await queryRunner.connect()
@@ -238,7 +238,7 @@ async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undef
   return isPgClient(client) && takesPreparedQueries(client) && !hasTimeout(client) ? client : undefined
 }
 
-/** Keeps START TRANSACTION back until the next statement is sent. */
+/** Delays START TRANSACTION until the next statement is sent. */
 function joinBegin(client: PgClient): () => void {
   let kept = false
   let sent = false
@@ -248,7 +248,7 @@ function joinBegin(client: PgClient): () => void {
       kept = true
       return Promise.resolve(DONE)
     }
-    // If somebody has put a function in front of it by now, it stays.
+    // If other code has put a function in front of ours by now, ours stays in place.
     if (!kept || sent) return query(...args)
     sent = true
     stop()
@@ -286,16 +286,16 @@ async function commitWith(
   try {
     await queryRunner.commitTransaction()
   } catch (error) {
-    // TypeORM would say that JOINED_COMMIT had failed.
+    // TypeORM would report that JOINED_COMMIT had failed.
     throw failure ? failure.error : error
   } finally {
     stop()
-    // JOINED_COMMIT may have gone with a statement.
+    // JOINED_COMMIT may have been sent together with a statement.
     savepointsOf(queryRunner).hear([{ does: 'commit' }])
   }
 }
 
-/** Puts a function in the place of the client's `query`. */
+/** Replaces the client's `query` with a function. */
 function inFrontOf(client: PgClient, make: (query: ClientQuery) => ClientQuery): () => void {
   const holder = client as unknown as { query: ClientQuery }
   const { query } = holder
@@ -303,7 +303,7 @@ function inFrontOf(client: PgClient, make: (query: ClientQuery) => ClientQuery):
   const front = make((...args) => query.apply(holder, [...args]))
   holder.query = front
   return () => {
-    // Somebody may have put another in front of ours meanwhile, which stays and calls it.
+    // Other code may have put its own function in front of ours meanwhile. It stays, and calls ours.
     if (holder.query !== front) return
     if (isOwn) holder.query = query
     else Reflect.deleteProperty(holder, 'query')

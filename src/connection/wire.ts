@@ -3,10 +3,10 @@ import { UnsupportedDatabaseError } from '../errors'
 import type { WireRow } from '../sql/find'
 import { hasObjects, type ParameterOptions, parameterText } from '../sql/types'
 
-/** A parameter as it goes to the server: as text, or as bytes. */
+/** A parameter as it is sent to the server: as text, or as bytes. */
 type Parameter = string | Buffer | null
 
-/** Values as `pg` would send them; undefined if one is another kind of object, which only `pg` can convert. */
+/** Returns values as `pg` sends them; undefined if one is another kind of object, which only `pg` can convert. */
 export function plainTexts(values: readonly unknown[], dates: () => ParameterOptions): Parameter[] | undefined {
   const texts: Parameter[] = []
   for (const value of values) {
@@ -25,7 +25,7 @@ export function plainTexts(values: readonly unknown[], dates: () => ParameterOpt
 const DESCRIBE = 'D\0\0\0\x06P\0'
 /** Runs the portal without a limit of rows. */
 const EXECUTE = 'E\0\0\0\x09\0\0\0\0\0'
-/** After it the server answers, whatever has failed. */
+/** The server answers a Sync even if a message before it has failed. */
 export const SYNC = 'S\0\0\0\x04'
 
 /**
@@ -37,13 +37,13 @@ export const commandMessages = (sql: string): string =>
   `P\0\0\0${String.fromCodePoint(4 + 1 + sql.length + 1 + 2)}\0${sql}\0\0\0B\0\0\0\x0c\0\0\0\0\0\0\0\0${EXECUTE}`
 
 /**
- * The messages that run a prepared statement, in one piece: a write for each would cost more than all else that the
- * client does.
+ * The messages that run a prepared statement, in one buffer. A write for each message would cost more than all other
+ * work of the client.
  *
- * @param name of the statement, ASCII
+ * @param name the name of the statement, ASCII
  * @param values null for NULL
- * @param describe asks for the types of the columns as well
- * @param after what follows, one character for each byte
+ * @param describe also asks for the types of the columns
+ * @param after the messages that follow, one character for each byte
  */
 function runMessages(name: string, values: readonly Parameter[], describe: boolean, after: string): Buffer {
   let length = 4 + 1 + name.length + 1 + 2 + 2 + 2
@@ -57,7 +57,7 @@ function runMessages(name: string, values: readonly Parameter[], describe: boole
   const buffer = Buffer.allocUnsafe(1 + length + tail.length)
   buffer[0] = 0x42
   buffer.writeInt32BE(length, 1)
-  // The unnamed portal; then the statement. No format of a parameter makes all of them text.
+  // The unnamed portal, then the statement. Without parameter formats, all parameters are text.
   let offset = 5
   offset += buffer.write(`\0${name}\0`, offset, 'latin1')
   offset = buffer.writeUInt16BE(formats, offset)
@@ -70,16 +70,16 @@ function runMessages(name: string, values: readonly Parameter[], describe: boole
     buffer.writeInt32BE(bytes, offset)
     offset += 4 + Math.max(bytes, 0)
   }
-  // No format of a column: all of them are text.
+  // Without column formats, all columns are text.
   buffer.write(`\0\0${tail}`, offset, 'latin1')
   return buffer
 }
 
-/** What `pg` takes in place of a query, as it takes a cursor. */
+/** A query object that only sends messages. */
 class Messages {
   constructor(
     private readonly write: (connection: PgConnection) => void,
-    /** `pg` puts its own in front of it where there is a `query_timeout`. */
+    /** Called by `pg`, which wraps it if there is a `query_timeout`. */
     public callback: () => void,
   ) {}
 
@@ -93,17 +93,17 @@ class Messages {
     this.callback()
   }
 
-  /** The connection is gone or too slow. The next statement fails for the same reason and reports it. */
+  /** The connection is lost or too slow. The next statement fails for the same reason and reports it. */
   handleError(): void {
     this.callback()
   }
 }
 
 /**
- * Sends messages of which nobody needs the answers; ends when the server has done them, and never fails.
+ * Sends messages whose answers nobody needs. Resolves when the server has processed them, and never rejects.
  *
- * @param query takes what is sent in its turn
- * @param write what ends with a Sync
+ * @param query queues the messages behind earlier queries
+ * @param write writes the messages, with a Sync at the end
  */
 export async function sendMessages(
   query: (messages: Messages) => unknown,
@@ -112,25 +112,25 @@ export async function sendMessages(
   await new Promise<void>((resolve) => query(new Messages(write, resolve)))
 }
 
-/** Messages in front of a query, and those that end it, as one character for each byte. */
+/** Messages before a query, and messages that end it, as one character for each byte. */
 interface Around {
   readonly before: Buffer
   readonly after: string
 }
 
 /**
- * What `pg` takes in place of a query, as it takes a cursor. Its own asks for the types of the columns at every call,
- * and builds much around a row. The types of a prepared statement do not change: the server refuses it instead (0A000).
+ * A query object that `pg` accepts, as it accepts a cursor. The query of `pg` asks for the column types at every call,
+ * and is slow for each row. The types of a prepared statement do not change: the server refuses it instead (0A000).
  */
 export class PreparedQuery {
-  /** The name of the statement. `pg` keeps the SQL by it once the server has parsed it. */
+  /** The name of the statement. `pg` stores the SQL under it once the server has parsed it. */
   readonly name: string
   private readonly rows: WireRow[] = []
   private parsers: TypeParser[] | undefined
   private failure: { readonly error: unknown } | undefined
-  /** Its rows; fails as the statement does. */
+  /** The rows. Rejects with the error of the statement. */
   readonly answer: Promise<readonly WireRow[]>
-  /** Called by `pg`, which replaces it by its own if there is a `query_timeout`. */
+  /** Called by `pg`, which replaces it with its own function if there is a `query_timeout`. */
   callback: (error: unknown, rows?: readonly WireRow[]) => void = () => {}
 
   constructor(
@@ -149,15 +149,15 @@ export class PreparedQuery {
   }
 
   /**
-   * @param around what goes with it, in one flush
-   * @returns the error of a value that cannot be sent; thrown, it would keep the connection busy for ever
+   * @param around the messages to send with it, in one flush
+   * @returns the error of a value that cannot be sent: if it were thrown, the connection would stay busy for ever
    */
   submit(connection: PgConnection, around?: Around): Error | undefined {
     const { stream, parsedStatements } = connection
     try {
       const messages = runMessages(this.name, this.values, this.prepared.types === undefined, around?.after ?? SYNC)
       const isParsed = parsedStatements[this.name] !== undefined
-      // In one piece, for a write of several takes far longer.
+      // One buffer, because several writes take far longer.
       if (isParsed) writeTo(stream, around ? Buffer.concat([around.before, messages]) : messages)
       else this.submitParts(connection, messages, around?.before)
       return undefined
@@ -175,7 +175,7 @@ export class PreparedQuery {
     try {
       let { parsers } = this
       if (!parsers) {
-        // Looked up at each call, as in `pg`: the user may set others.
+        // Looked up at each call, as in `pg`, because the user may set other parsers.
         parsers = []
         for (const type of this.prepared.types ?? []) parsers.push(this.client.getTypeParser(type, 'text'))
         this.parsers = parsers
@@ -187,7 +187,7 @@ export class PreparedQuery {
       }
       this.rows.push(row)
     } catch (error) {
-      // Reported only when the server has ended: the connection is not free before.
+      // Reported only when the server is done: the connection is not free before.
       this.failure = { error }
     }
   }
@@ -221,12 +221,12 @@ export function writeTo(stream: PgConnection['stream'], messages: Buffer): void 
   if (stream.writable) stream.write(messages)
 }
 
-/** Commands as messages: after an error the server skips everything up to Sync. */
+/** Commands as messages. After an error the server skips all messages up to Sync. */
 interface JoinedCommands extends Around {
   readonly commandsBefore: number
 }
 
-/** @param before in front of a query, and `after` behind it, in one flush; ASCII, each shorter than 240 characters */
+/** @param before commands to send before a query; `after` follows it. All are ASCII, shorter than 240 characters */
 export const joinedCommands = (before: readonly string[], after: readonly string[]): JoinedCommands => ({
   commandsBefore: before.length,
   before: Buffer.from(before.map(commandMessages).join(''), 'latin1'),
@@ -235,9 +235,7 @@ export const joinedCommands = (before: readonly string[], after: readonly string
 
 /** A query with commands around it. */
 export class JoinedQuery {
-  /**
-   * Tracing libraries put a function of their own in front of it, and look for it among the object's own properties.
-   */
+  /** Tracing libraries wrap it, and look for it among the object's own properties. */
   callback: PreparedQuery['callback']
   private done = 0
 
@@ -249,12 +247,12 @@ export class JoinedQuery {
     query.callback = (error, rows): void => this.callback(error, rows)
   }
 
-  /** How many have ended: commands, and the query among them. */
+  /** How many commands are complete, including the query. */
   get ended(): number {
     return this.done
   }
 
-  /** `pg` keeps the SQL by it whenever the server has parsed something: of all these, only the query has a name. */
+  /** `pg` stores the SQL under it when the server has parsed a message. Only the query has a name. */
   get name(): string {
     return this.done === this.around.commandsBefore ? this.query.name : ''
   }
@@ -288,12 +286,12 @@ export class JoinedQuery {
   }
 }
 
-/** What `pg` writes to the server with. */
+/** The object with which `pg` writes to the server. */
 interface PgConnection {
   close(message: { readonly type: 'S'; readonly name: string }): void
   parse(message: { readonly name: string; readonly text: string }): void
   sync(): void
-  /** SQL by the name it was prepared under. */
+  /** SQL by the name under which it was prepared. */
   readonly parsedStatements: Record<string, string>
   readonly stream: {
     readonly writable: boolean
@@ -303,7 +301,7 @@ interface PgConnection {
   }
 }
 
-/** Gives the value of a column that is not NULL. */
+/** Returns the value of a column that is not NULL. */
 type TypeParser = (text: string) => unknown
 
 /** The part of the answer of `pg` that is used here. */
@@ -319,17 +317,17 @@ export interface PgClient {
     readonly rowMode: 'array'
     readonly name?: string
   }): Promise<PgResult>
-  /** Queues among the queries, and notifies the object of what becomes of it. */
+  /** Adds the object to the queue of queries, and calls it with the answers of the server. */
   query(submittable: { submit(connection: PgConnection): void }): unknown
   end(): Promise<void>
   on(event: 'error', listener: (error: Error) => void): unknown
   removeListener(event: 'error', listener: (error: Error) => void): unknown
   getTypeParser(type: number, format: 'text'): TypeParser
   readonly connection: PgConnection
-  /** The process id of its backend. */
+  /** The process id of the backend. */
   readonly processID?: number | null
   readonly connectionParameters?: { readonly query_timeout?: unknown }
-  /** Pipeline mode: statements are sent before the last one is answered, and only queries are accepted. */
+  /** Pipeline mode: statements are sent before the previous one is answered, and only queries are accepted. */
   readonly pipeline?: boolean
   /** Values are requested in binary format, which `pg` then reads as strings. */
   readonly binary?: boolean
@@ -337,9 +335,9 @@ export interface PgClient {
   getTransactionStatus?(): string | null
 }
 
-/** What a client can do, looked for once: it has it for as long as it lives. */
+/** The abilities of a client. They are looked for once, because they do not change. */
 interface Facts {
-  /** Whether it is a client of `pg`: not `pg-native`, PGlite or another that the option `driver` brings. */
+  /** Whether it is a client of `pg`, and not of `pg-native`, PGlite or another `driver` option. */
   readonly isPg: boolean
   /** Whether it can send a query object of our own. */
   readonly takesOwn: boolean
@@ -378,13 +376,13 @@ export const isPgClient = (client: unknown): client is PgClient => factsOf(clien
 /** @returns undefined for a client of another driver */
 export const pgClientOf = (client: unknown): PgClient | undefined => (isPgClient(client) ? client : undefined)
 
-/** A query object of our own can be sent by it; where not, one of `pg`'s takes its place. */
+/** Whether the client can send our own query object. If not, a query object of `pg` is used instead. */
 export const takesPreparedQueries = (client: PgClient): boolean => !client.pipeline && factsOf(client).takesOwn
 
-/** Whether it waits for an answer of the server. Other drivers do not tell. */
+/** Whether the client waits for an answer of the server. Clients of other drivers do not show this. */
 export const isBusy = (client: unknown): boolean => isPgClient(client) && Reflect.get(client, 'readyForQuery') === false
 
-/** @throws UnsupportedDatabaseError for a client that gives wrong values */
+/** @throws UnsupportedDatabaseError for a client that returns wrong values */
 export function requireTextFormat(client: PgClient): void {
   if (!client.binary) return
   throw new UnsupportedDatabaseError(
@@ -392,7 +390,10 @@ export function requireTextFormat(client: PgClient): void {
   )
 }
 
-/** With `query_timeout` it is not known in time what the server has done, nor whether it should release a savepoint. */
+/**
+ * Whether there is a `query_timeout`. After it, nobody knows in time what the server has done, nor whether to release a
+ * savepoint.
+ */
 export const hasTimeout = ({ connectionParameters }: PgClient): boolean => Boolean(connectionParameters?.query_timeout)
 
 /** How the driver of a DataSource sends a Date. */
@@ -401,7 +402,7 @@ export function parameterOptions({ driver }: DataSource): ParameterOptions {
   return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
 }
 
-/** What a pool of `pg` tells of itself, and nothing is lost where it does not. */
+/** The state that a pool of `pg` exposes. Nothing is lost if a pool does not expose it. */
 interface PgPool {
   readonly idleCount: number
   readonly totalCount: number
@@ -409,14 +410,14 @@ interface PgPool {
   readonly options: { readonly max: number }
 }
 
-/** Somebody else waits for a connection of the pool, or it does not tell. */
+/** Whether another caller waits for a connection of the pool, or the pool does not expose this. */
 export function isAwaited(dataSource: DataSource): boolean {
   return poolOf(dataSource)?.waitingCount !== 0
 }
 
 /**
- * A second connection is available without waiting for anyone else's. Of a pool that does not tell, none is: the one of
- * another driver may have no second.
+ * Whether a second connection is available at once. False for a pool that does not expose its state, because the pool
+ * of another driver may have no second connection.
  */
 export function hasSpare(dataSource: DataSource): boolean {
   const pool = poolOf(dataSource)
@@ -430,36 +431,34 @@ function poolOf({ driver }: DataSource): PgPool | undefined {
   return numbers.every((one) => typeof one === 'number') ? (pool as PgPool) : undefined
 }
 
-/** Names on one connection; each keeps a plan in the server's memory, 50 to 100 kB. */
+/** The most names on one connection. Each keeps a plan in the server's memory, 50 to 100 kB. */
 const MAX_NAMES = 200
-/** Closed at once when there are too many, the least recently used first: one round trip for all of them. */
+/** How many names are closed together when there are too many, least recently used first. They take one round trip. */
 const EVICTED_NAMES = 50
-/** A plan stays as it was made, for a table of whatever size it had then; a new one costs about a millisecond. */
+/** A plan fits the size that the table had when it was made. A new plan costs about a millisecond. */
 const MAX_USES = 1_000
 const MAX_AGE_MILLISECONDS = 60_000
-/**
- * After so many losses of prepared statements: something between us and the server gives statements to other sessions.
- */
+/** The losses of prepared statements after which we assume that a pooler gives statements to other sessions. */
 const MAX_LOSSES = 3
-/** How long nothing is prepared then, in milliseconds. A loss longer ago than that no longer counts. */
+/** How long nothing is prepared after that, in milliseconds. A loss longer ago no longer counts. */
 const PAUSE_MILLISECONDS = 600_000
 
-/** A name to send a statement under, as long as it is kept. */
+/** The name of a prepared statement, as long as it is kept. */
 export interface PreparedName {
   readonly name: string
-  /** When the name was taken, by the caller's clock. */
+  /** When the name was taken, on the caller's clock. */
   readonly since: number
-  /** More than one: it was sent before, so that the server's plan may be older than what it speaks of. */
+  /** How often it was taken. If more than once, the server's plan may be older than the current table. */
   uses: number
-  /** OIDs of its columns, once the server has sent them. */
+  /** The OIDs of the column types, once the server has sent them. */
   types: readonly number[] | undefined
 }
 
 const ofClients = new WeakMap<object, PreparedNames>()
 
 /**
- * The names of the prepared statements on one connection. None is kept for ever: a plan that was made while the table
- * was tiny reads all of it, however large it becomes, until an ANALYZE that may never come.
+ * The names of the prepared statements on one connection. No name is kept for ever: a plan that was made while the
+ * table was tiny reads all of it, however large it becomes, until an ANALYZE that may never run.
  */
 export class PreparedNames {
   private readonly kept = new Map<string, PreparedName>()
@@ -479,8 +478,8 @@ export class PreparedNames {
   }
 
   /**
-   * @param statement its digest's name
-   * @param now milliseconds, by a clock that never goes back
+   * @param statement the name of its digest
+   * @param now milliseconds, on a monotonic clock
    * @returns undefined while no names are kept on this connection
    */
   take(statement: string, now: number): PreparedName | undefined {
@@ -490,7 +489,7 @@ export class PreparedNames {
     const kept = isFresh ? known : this.replace(statement, now)
     kept.uses += 1
     if (kept === this.last) return kept
-    // Put last: the map is in the order of use.
+    // Moved to the end, because the map is in the order of use.
     this.kept.delete(statement)
     this.kept.set(statement, kept)
     this.last = kept
@@ -499,19 +498,19 @@ export class PreparedNames {
   }
 
   /**
-   * Every name may be gone or stale.
+   * Gives up all names, because any of them may be lost or stale.
    *
-   * @param now as `take` has it
+   * @param now as in `take`
    */
   lose(now: number): void {
-    // After a pause one more is enough for the next.
+    // After a pause, one more loss is enough for the next pause.
     if (this.losses < MAX_LOSSES && now - this.lostAt >= PAUSE_MILLISECONDS) this.losses = 0
     this.losses += 1
     this.lostAt = now
     this.giveUp([...this.kept.keys()])
   }
 
-  /** The names that the server should forget; each is given once. */
+  /** Returns the names that the server should forget, each of them once. */
   takeGivenUp(): readonly string[] {
     const names = this.givenUp
     if (names.length > 0) this.givenUp = []
@@ -520,7 +519,7 @@ export class PreparedNames {
 
   private replace(statement: string, now: number): PreparedName {
     this.giveUp([statement])
-    // A name is never used again: code that relies on the old one must not get a statement that was prepared later.
+    // A name is never used again: code that relies on the old name must not get a statement that was prepared later.
     this.serial += 1
     return { name: `${statement}_${this.serial}`, since: now, uses: 0, types: undefined }
   }
