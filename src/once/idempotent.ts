@@ -5,7 +5,7 @@ import { type Duration, durationOf } from '../text/digest'
 import type { JsonAnswer } from './json'
 import { once, type OnceOptions } from './once'
 
-/** What `idempotent` reads of a request: that of Express and Fastify has it. */
+/** The parts of a request that `idempotent` reads. Requests of Express and Fastify have them. */
 export interface HttpRequest {
   /** `POST`, for instance. */
   readonly method: string
@@ -19,7 +19,7 @@ export interface HttpRequest {
   readonly body?: unknown
 }
 
-/** What `idempotent` calls of a response: that of Express and the reply of Fastify have it. */
+/** The parts of a response that `idempotent` calls. Responses of Express and replies of Fastify have them. */
 export interface HttpResponse {
   /** Sets the status. */
   status(code: number): unknown
@@ -29,7 +29,7 @@ export interface HttpResponse {
   send(body?: string): unknown
 }
 
-/** What the work answers. */
+/** The answer of the work. */
 export interface HttpAnswer {
   /** @default 200, or 204 without a body */
   readonly status?: number
@@ -39,7 +39,7 @@ export interface HttpAnswer {
 
 /** Options of `idempotent`. */
 export interface IdempotentOptions<Request> {
-  /** Returns whose key it is, such as the id of the account: a client never gets the answer of another one. */
+  /** Returns the owner of the key, such as the id of the account. A client never gets the answer of another client. */
   readonly client: (request: Request) => string
   /**
    * Whether a request without a key is refused (400). Otherwise its work runs in a transaction each time.
@@ -48,7 +48,7 @@ export interface IdempotentOptions<Request> {
    */
   readonly required?: boolean
   /**
-   * Returns what the key stands for. The same key with something else is refused (422).
+   * Returns the request that the key identifies. The same key with another request is refused (422).
    *
    * @default method, URL and body of the request
    */
@@ -68,7 +68,7 @@ const RULES: Rules<IdempotentOptions<unknown>> = {
 }
 
 /**
- * @param more rules of further options
+ * @param more the rules of further options
  * @throws DeclarationError
  */
 export function checkIdempotent(options: IdempotentOptions<never>, more: Rules<Record<string, unknown>> = {}): void {
@@ -79,13 +79,13 @@ export function checkIdempotent(options: IdempotentOptions<never>, more: Rules<R
 }
 
 /**
- * Returns a handler, for Express or for Fastify, whose work runs once for each `Idempotency-Key` of a client. Copies of the
- * request get the stored answer with its status and `idempotent-replayed: true`. The handler itself answers with 400 to a
- * request without a key, with 409 while the work runs, with 422 to another request under the same key, and with 415 to a
- * body that no parser has read. Any other error, and each error of the work, goes to the error handler of the framework;
- * `httpStatusOf` has a status for it.
+ * Returns a handler for Express or Fastify, whose work runs once for each `Idempotency-Key` of a client. Copies of the
+ * request get the stored answer with its status and `idempotent-replayed: true`. The handler itself answers with 400 to
+ * a request without a key, with 409 while the work runs, with 422 to another request under the same key, and with 415
+ * to a body that no parser has read. The framework's error handler receives any other error, and each error of the
+ * work. `httpStatusOf` has a status for it.
  *
- * @param work must use the manager that it is given; JSON must be able to represent its answer
+ * @param work must use the manager that it receives; JSON must be able to represent its answer
  * @throws DeclarationError
  * @example
  * const client = (request: Request) => request.user.id
@@ -109,7 +109,7 @@ export function idempotent<Request extends HttpRequest, Answer extends HttpAnswe
       for (const [name, value] of Object.entries(headers)) response.header(name, value)
       if (body === undefined) return void response.send()
       response.header('content-type', 'application/json; charset=utf-8')
-      // The body is JSON already: of a string, Express and Fastify would make a text, and of a number a status.
+      // The body is JSON already. Express and Fastify would send a string as text, and use a number as the status.
       response.send(JSON.stringify(body))
     } catch (error) {
       // Fastify awaits the handler; Express 4 does not.
@@ -119,22 +119,22 @@ export function idempotent<Request extends HttpRequest, Answer extends HttpAnswe
   }
 }
 
-/** What is sent. */
+/** The reply to send. */
 export interface Reply {
   readonly status: number
   readonly body: unknown
   readonly headers: Readonly<Record<string, string>>
-  /** The request is refused, or its failure was kept: the work gave no answer. */
+  /** Whether the request is refused or its failure was kept. The work returned no answer. */
   readonly isFailure?: boolean
 }
 
-/** What `keepFailures` keeps of an error of the work. */
+/** The part of the work's error that `keepFailures` keeps. */
 export interface KeptFailure {
   readonly status: number
   readonly body: unknown
 }
 
-/** The options with what a framework keeps of errors. */
+/** The options, and the failures that a framework keeps. */
 type ReplyOptions<Request> = IdempotentOptions<Request> & {
   readonly keepFailures?: (error: unknown) => KeptFailure | undefined
 }
@@ -142,7 +142,7 @@ type ReplyOptions<Request> = IdempotentOptions<Request> & {
 /**
  * Runs the work of a request once for each key.
  *
- * @throws what the work throws, and whatever else does not refuse the request
+ * @throws the errors of the work, and any other error that does not refuse the request
  */
 export async function replyTo<Request extends HttpRequest>(
   dataSource: DataSource,
@@ -158,7 +158,7 @@ export async function replyTo<Request extends HttpRequest>(
     if (typeof answer === 'object' && answer !== null && Number.isInteger(status) && status >= 200 && status <= 599) {
       return answer
     }
-    // Before the commit: an answer that cannot be sent would be replayed for as long as it is kept.
+    // Checked before the commit: an answer that cannot be sent would be replayed for as long as it is kept.
     throw new DeclarationError('idempotent(): the work must return { status, body }, with a status from 200 to 599.')
   }
   const { required = true } = options
@@ -178,7 +178,7 @@ export async function replyTo<Request extends HttpRequest>(
     const { answer, replayed } = await once<unknown>(dataSource.manager, token, run, onceOptions(options, request))
     return { ...replyOf(answer), ...(replayed && REPLAYED) }
   } catch (error) {
-    // The work may throw the same errors, of tokens of its own.
+    // The work may throw the same errors, about its own tokens.
     if (hasBegun) throw error
     return replyToError(error)
   }
@@ -193,7 +193,7 @@ function replyToError(error: unknown): Reply {
 
 const REPLAYED = { headers: { 'idempotent-replayed': 'true' } }
 
-/** Another body under the same key would be taken for the same request. */
+/** Whether the body was not parsed. Another body under the same key would then count as the same request. */
 const isUnread = ({ headers, body }: HttpRequest): boolean =>
   body === undefined && (Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined)
 

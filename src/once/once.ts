@@ -30,8 +30,8 @@ export type OnceOptions = OnceBaseOptions & (WaitingOptions | RefusingOptions)
 
 interface OnceBaseOptions {
   /**
-   * The arguments of the request that the token stands for; a digest of them is kept. The same token with another
-   * request is refused. The order of properties does not count.
+   * The arguments of the request that the token identifies. Only a digest of them is stored. The same token with
+   * another request is refused. The order of properties does not count.
    *
    * @default none, which differs from every request
    */
@@ -43,10 +43,10 @@ interface OnceBaseOptions {
    */
   readonly expires?: Date | Duration
   /**
-   * What is kept of an error that the work throws, as JSON. The writes of the work are undone, the call throws the error,
-   * and later calls throw an `OnceFailedError` with what was kept. If it returns undefined, nothing is kept.
-   * It is not called for errors that another call may not meet: 40001 and 40P01, an `OnceRunningError`, and other errors
-   * for which `httpStatusOf` returns 503.
+   * Returns the part of the work's error to store, as JSON. The writes of the work are undone, the call throws the
+   * error, and later calls throw an `OnceFailedError` with the stored part. If it returns undefined, nothing is stored.
+   * It is not called for errors that another call may not meet: 40001 and 40P01, an `OnceRunningError`, and other
+   * errors for which `httpStatusOf` returns 503.
    *
    * @default no failure is kept: the next call runs its own work
    */
@@ -55,8 +55,7 @@ interface OnceBaseOptions {
 
 interface WaitingOptions {
   /**
-   * What the call does while another one runs the work of the token: wait for its end, or throw an `OnceRunningError` at
-   * once.
+   * Whether the call waits while another call runs the work of the token, or throws an `OnceRunningError` at once.
    *
    * @default 'wait'
    */
@@ -71,7 +70,7 @@ interface WaitingOptions {
 
 interface RefusingOptions {
   readonly whileRunning: 'refuse'
-  /** There is no wait. */
+  /** Not allowed, because the call does not wait. */
   readonly patience?: never
 }
 
@@ -88,24 +87,24 @@ const ONCE_RULES: Rules<OnceOptions> = {
 
 /** The answer, and whether this call made it. */
 export interface OnceResult<Answer> {
-  /** What `work` returned, as read back from JSON, whether it was replayed or not. */
+  /** The result of `work`, as read back from JSON, whether it was replayed or not. */
   readonly answer: Answer
-  /** Whether this is the answer of an earlier call, whose work ran. */
+  /** Whether an earlier call made the answer, by its own work. */
   readonly replayed: boolean
 }
 
 /**
- * Runs `work` in a transaction, once for each token, however often, at the same time, and from whichever process it is
- * called. The answer is stored in the same transaction, and every other call with the token returns it, even after a
- * crash between commit and answer. A call that is made while the work is under way waits for its end, and holds no
- * connection if both are made in this process and outside transactions. If the work fails,
- * nothing is stored and the token is free: the next call runs its own.
+ * Runs `work` in a transaction, once for each token, also for parallel calls and calls from several processes. The
+ * answer is stored in the same transaction, and every other call with the token returns it, even after a crash between
+ * commit and answer. A call that is made while the work is under way waits for its end. It holds no connection if both
+ * calls are made in this process and outside transactions. If the work fails, nothing is stored and the token is free:
+ * the next call runs its own work.
  *
- * In the caller's transaction it runs behind a savepoint: if it fails, the transaction stays usable, and the token
- * stands when the transaction is committed.
+ * In the caller's transaction, the work runs behind a savepoint. If it fails, the transaction stays usable. The token
+ * is stored when the transaction is committed.
  *
  * @param token any text that is not empty
- * @param work must use the manager that it is given; JSON must be able to represent its answer
+ * @param work must use the manager that it receives; JSON must be able to represent its answer
  *
  * @example
  * const { answer, replayed } = await once(dataSource.manager, request.headers['idempotency-key'], async (manager) => {
@@ -114,13 +113,13 @@ export interface OnceResult<Answer> {
  * }, { request: { email, handle }, expires: '24 hours' })
  *
  * @throws TokenReusedError if the token was used with another request
- * @throws OnceRunningError if another call runs the work, and this call refuses to wait or has waited long enough
+ * @throws OnceRunningError if another call runs the work, and this call refuses to wait or its patience has ended
  * @throws OnceFailedError if an earlier call has kept the failure of its work
  * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also for an answer that JSON cannot
- * represent, and if `work` calls `once` with its own token: then nothing is stored
+ * represent, and if `work` calls `once` with its own token. Then nothing is stored
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError before `work` is called
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, or once `work` was called
- * @throws what else `work` throws
+ * @throws any other error of `work`
  */
 export async function once<Answer>(
   manager: EntityManager,
@@ -141,7 +140,7 @@ export async function once<Answer>(
   return (await traced(answerTo(call))) as OnceResult<Answer>
 }
 
-/** A call, with what is known before any SQL. */
+/** A call, with the values that are known before any SQL. */
 interface Call {
   readonly manager: EntityManager
   readonly tokens: Tokens
@@ -149,14 +148,14 @@ interface Call {
   readonly work: (manager: EntityManager) => unknown
   /** The digest of the request; null if there is none. */
   readonly request: string | null
-  /** A time and an interval, one of which is null at least. */
+  /** A time and an interval, at least one of which is null. */
   readonly expires: readonly [string | null, string | null]
   /** Parameters of the look-up. */
   readonly key: readonly unknown[]
-  /** This process was asked for the token before, so the token probably exists. */
+  /** Whether this process has used the token before, so the token probably exists. */
   readonly isKnown: boolean
   readonly refuses: boolean
-  /** Until when the call waits for others, on the clock of `performance.now()`; undefined for a wait without end. */
+  /** The end of the wait for other calls, on the clock of `performance.now()`. Undefined for a wait without end. */
   readonly deadline: number | undefined
   readonly keepFailures: OnceOptions['keepFailures']
 }
@@ -182,13 +181,13 @@ function callOf(manager: EntityManager, token: string, work: Call['work'], optio
   return { manager, tokens, token, work, expires, ...asked, keepFailures }
 }
 
-/** How long the call may still wait; the server takes a whole number above 0. */
+/** How long the call may still wait. The server accepts only a whole number above 0. */
 const millisecondsLeft = (deadline: number): number => Math.max(1, Math.ceil(deadline - performance.now()))
 
 function expiryOf(expires: Date | Duration | undefined): readonly [string | null, string | null] {
   if (expires === undefined) return [null, null]
   if (!(expires instanceof Date)) return [null, durationOf('expires', expires).interval]
-  // Postgres accepts no sign in front of a year after 9999; it accepts every year that a Date can have.
+  // Postgres accepts every year that a Date can have, but no sign before a year after 9999.
   if (expires.getTime() > Date.now()) return [expires.toISOString().replace(/^\+0*/, ''), null]
   throw new DeclarationError(`"expires" must be in the future. Give a later Date, or a duration such as '24 hours'.`)
 }
@@ -212,9 +211,9 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
 }
 
 /**
- * Waits while another call of this process works for the token, or refuses to: at the server, each duplicate would hold a
- * connection for as long as the work takes. A call inside a transaction waits there, for only the server knows whether it
- * waits for itself.
+ * Waits, or refuses to wait, while another call of this process works for the token. At the server, each duplicate
+ * would hold a connection for as long as the work takes. A call inside a transaction waits at the server, because only
+ * the server knows whether it waits for itself.
  *
  * @returns undefined if the token must be looked up again
  * @throws OnceRunningError
@@ -256,7 +255,7 @@ async function fly(call: Call, operation: Operation): Promise<OnceResult<unknown
   }
 }
 
-/** The tokens, by their ids, that work under way on a connection will answer. */
+/** The ids of tokens that work under way on a connection will answer. */
 const claims = new WeakMap<QueryRunner, Set<string>>()
 
 function claimsOf({ queryRunner }: EntityManager): Set<string> {
@@ -265,7 +264,7 @@ function claimsOf({ queryRunner }: EntityManager): Set<string> {
   return ids
 }
 
-/** A token without an answer is seen by its own transaction, and by others if that was committed so: it is free there. */
+/** Whether a token has expired, or was committed without an answer. A token of work that is under way is not free. */
 const isFreeToken = ({ id, isAnswered, isExpired }: StoredToken, manager: EntityManager): boolean =>
   isExpired && (isAnswered || !claimsOf(manager).has(id))
 
@@ -279,23 +278,23 @@ function replayOf({ isSame, isAnswered, isFailed, answer }: StoredToken): OnceRe
 const UNANSWERED =
   'once(): the work that is under way for this token calls once() with the same token. Use another token.'
 
-/** How far a call has come in its transaction. */
+/** The progress of a call in its transaction. */
 interface RunState {
-  /** The call was made in the caller's transaction. */
+  /** Whether the call was made in the caller's transaction. */
   readonly inTransaction: boolean
   /** The token, once this call has taken it. */
   claimed?: StoredToken
-  /** The answer as JSON, once the work has ended; null if it returned nothing. */
+  /** The answer as JSON, once the work has ended. Null if the work returned nothing. */
   json?: string | null
   result?: OnceResult<unknown>
-  /** What the work threw, if its failure is kept. */
+  /** The error that the work threw, if its failure is kept. */
   failed?: { readonly error: unknown }
-  /** Nobody works for the token any more. */
+  /** Notes that the work for the token has ended. */
   end?: () => void
 }
 
 /**
- * @param working is called when the token is claimed
+ * @param working called when the token is claimed
  * @returns undefined if another call was faster
  */
 async function runOnce(
@@ -336,12 +335,12 @@ async function runOnce(
 
 /** @throws unless the claim has failed, and may succeed in another attempt */
 async function beforeNext(call: Call, operation: Operation, state: RunState, error: unknown): Promise<void> {
-  // What could not be kept says less.
+  // The work's error is more specific than the error of storing its failure.
   if (state.failed) throw state.failed.error
   const isLost = error instanceof TransactionAbortedError
-  // Work that has lost against others is not done twice behind the caller's back.
+  // Work that lost a conflict is not repeated without the caller's knowledge.
   if (state.claimed) throw !isLost && operation.mayHelp(error) ? new TransactionAbortedError(error) : error
-  // A call that refuses to wait may have waited for something else than a transaction.
+  // A call that refuses to wait may have waited for a lock other than a transaction's.
   const mayClaim = call.refuses && isLockTimeout(error)
   if (!mayClaim && (state.inTransaction || !isLost)) throw error
   await operation.next(error)
@@ -366,7 +365,7 @@ async function runWork(call: Call, manager: EntityManager, state: RunState): Pro
   state.result = { answer: parsedAnswer(state.json ?? undefined), replayed: false }
 }
 
-/** Undoes what failed work has written, and leaves the claim. */
+/** Undoes the writes of failed work, and keeps the claim. */
 async function behindSavepoint(
   manager: EntityManager,
   run: (manager: EntityManager) => Promise<unknown>,
@@ -385,7 +384,7 @@ async function behindSavepoint(
 }
 
 /**
- * @returns the token, taken by this call or answered already; undefined if others were faster
+ * @returns the token, claimed by this call or already answered; undefined if others were faster
  * @throws OnceRunningError
  */
 async function claim(call: Call, manager: EntityManager): Promise<StoredToken | undefined> {
@@ -395,7 +394,7 @@ async function claim(call: Call, manager: EntityManager): Promise<StoredToken | 
     deadline === undefined ? [] : [String(refuses ? 1 : millisecondsLeft(deadline))]
   return await operate(manager, {}, async ({ session }) => {
     const [first] = await session.rows(claim, [...key, ...limit()])
-    // The index refused it: another call was faster, or a token of equal hash holds number 0.
+    // The index refused the insert: another call was faster, or a token with the same hash has number 0.
     const [stored] = first ? [first] : await session.rows(tokens.find, key)
     if (!stored) {
       const claimed = await session.rowsOrRollBack(claimInChain, [...key, ...limit()]).catch((error: unknown) => {
@@ -411,8 +410,8 @@ async function claim(call: Call, manager: EntityManager): Promise<StoredToken | 
     })
     return transaction === undefined ? undefined : { ...stored, isClaimed: true, transaction }
   }).catch((error: unknown) => {
-    // The insert has waited for another transaction as long as it may. One that refuses waits for a millisecond, and may
-    // have waited for something else, as for room in the table: only a wait for a transaction says where it was.
+    // The insert has waited as long as it may. A call that refuses waits for a millisecond, and may have waited for
+    // something else, such as room in the table. Only a wait for a transaction sets `where` in the error.
     const isRunning =
       deadline !== undefined && isLockTimeout(error) && (!refuses || serverError(error)?.where !== undefined)
     throw isRunning ? new OnceRunningError(error) : error
@@ -425,7 +424,7 @@ function isLockTimeout(error: unknown): boolean {
   return code === SQLSTATE.lockNotAvailable || code === SQLSTATE.queryCanceled
 }
 
-/** Uses a session of its own: what the work rolls back with its own savepoints does not concern us. */
+/** Uses its own session, which is not affected if the work rolls back to its own savepoints. */
 async function storeAnswer(
   { tokens, expires }: Call,
   manager: EntityManager,

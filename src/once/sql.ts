@@ -11,41 +11,41 @@ type TokenColumns = Readonly<Record<TokenColumn, string>>
 /** How a token is claimed. */
 interface Claiming {
   /**
-   * Finds the token, or inserts it at number 0; gives nothing where neither took. Parameters: the token, its hash, the
-   * digest of the request.
+   * Finds the token, or inserts it with number 0. Returns nothing if neither succeeded. Parameters: the token, its
+   * hash, the digest of the request.
    */
   readonly claim: Statement<StoredToken | undefined>
-  /** Inserts the token with the hash left to the guard, which finds its number. The same parameters. */
+  /** Inserts the token without a number, which the guard finds. It has the same parameters. */
   readonly claimInChain: Statement<StoredToken | undefined>
   /**
-   * Makes an expired token one that is not answered; gives nothing where others did, or have removed it. Gives the
-   * transaction that has done so. Parameters: id, the digest of the request.
+   * Resets an expired token to unanswered, and returns the transaction that did so. Returns nothing if another
+   * transaction has taken or removed the token. Parameters: the id, the digest of the request.
    */
   readonly take: Statement<string | undefined>
 }
 
-/** What is done with tokens. */
+/** The statements for tokens. */
 interface TokenStatements extends Claiming {
   /** Parameters: the token, its hash, the digest of the request. */
   readonly find: Statement<StoredToken>
-  /** The same, with one more parameter: after so many milliseconds of waiting they fail with 55P03. */
+  /** The same, with one more parameter, in milliseconds. They fail with 55P03 after they have waited that long. */
   readonly within: Claiming
   /**
-   * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; the transaction that claimed
-   * it; and whether the answer is a failure. Fails with 22012 where the token is gone or this is another transaction, so
-   * that COMMIT, which goes with it, does nothing.
+   * Parameters: the id, the answer as JSON, the time or the interval after which it expires, the transaction that
+   * claimed it, and whether the answer is a failure. If the token is removed or this is another transaction, it fails
+   * with 22012. Then COMMIT, which is sent with it, does nothing.
    */
   readonly answer: Statement<true>
   /**
-   * Parameter: how many at most. Leaves those that another transaction has locked, and those that this one may have
-   * claimed and not answered yet. Gives how many.
+   * Removes expired tokens and returns their number. Parameter: the maximum. Tokens that another transaction has locked
+   * stay, and also tokens that this transaction may have claimed and not answered yet.
    */
   readonly remove: Statement<number>
-  /** Removes the token, whatever its state. Parameters: the token, its hash. Gives how many. */
+  /** Removes the token in any state and returns the number of rows. Parameters: the token, its hash. */
   readonly forget: Statement<number>
 }
 
-/** @param nameOf the database name of a column */
+/** @param nameOf returns the database name of a column */
 export function tokenStatements(table: TextTable, nameOf: (property: TokenColumn) => string): TokenStatements {
   const columns: TokenColumns = {
     id: nameOf('id'),
@@ -99,32 +99,32 @@ SELECT pg_catalog.count(*)::pg_catalog.text FROM forgotten`,
   }
 }
 
-/** A token that stands. */
+/** A token in the table. */
 export interface StoredToken {
-  /** This statement inserted it. */
+  /** Whether this statement inserted it. */
   readonly isClaimed: boolean
   readonly id: string
-  /** Its request is the one that is asked with. */
+  /** Whether its request is the request of this call. */
   readonly isSame: boolean
-  /** The transaction that claimed it, which alone may answer it; undefined where this statement did not. */
+  /** The transaction that claimed it and alone may answer it. Undefined if this statement did not claim it. */
   readonly transaction: string | undefined
-  /** It has an answer. */
+  /** Whether it has an answer. */
   readonly isAnswered: boolean
-  /** The answer as JSON; undefined where `work` gave nothing. */
+  /** The answer as JSON. Undefined if `work` returned nothing. */
   readonly answer: string | undefined
-  /** The answer is a failure that was kept. */
+  /** Whether the answer is a failure that was kept. */
   readonly isFailed: boolean
-  /** The token counts as none. So does one without an answer: the work that was to give it has ended its own transaction. */
+  /** Whether the token has expired. An unanswered token counts too: its work has ended its own transaction. */
   readonly isExpired: boolean
 }
 
-/** The server's clock: those of several processes differ. */
+/** The server's clock, because the clocks of several processes differ. */
 const NOW = 'pg_catalog.statement_timestamp()'
 
-/** NULL for false: the one value that no parser of the user's own for booleans ever sees. */
+/** Returns NULL for false, because the user's own parsers for booleans never receive NULL. */
 const flag = (condition: string): string => `CASE WHEN ${condition} THEN 1 END`
 
-/** What a look-up gives. */
+/** The statement of a look-up. */
 function selectToken(table: TextTable, columns: TokenColumns): string {
   const of = (name: TokenColumn): string => field('t', columns[name])
   return `SELECT NULL::pg_catalog.int4 AS claimed, ${of('id')}::pg_catalog.text AS id,
@@ -156,13 +156,13 @@ const parseToken: Statement<StoredToken>['parse'] = ([
   transaction: typeof transaction === 'string' ? transaction : undefined,
 })
 
-/** Another transaction sees an unanswered token only if its own transaction committed without an answer. It is free then. */
+/** The id of the current transaction, which identifies the claim of an answer. */
 const TRANSACTION = 'pg_catalog.pg_current_xact_id()::pg_catalog.text'
 
 /**
- * @param within they wait no longer than their last parameter allows, in milliseconds: `lock_timeout` stands around what
- * they write. Each part reads the one before it, so that they run in this order: the caller's value, ours, what is
- * written, and the caller's value again. An error undoes ours with everything else.
+ * @param within whether their last parameter limits each wait, in milliseconds. `lock_timeout` is set before the write,
+ * and the caller's value is restored after it. Each part reads the one before it, so that they run in this order: read
+ * the caller's value, set ours, write, restore the caller's value. An error undoes our value with everything else.
  */
 function claiming(table: TextTable, columns: TokenColumns, within: boolean): Claiming {
   const statement = (limit: string, parts: string, rows: string): string =>
@@ -175,7 +175,7 @@ function claiming(table: TextTable, columns: TokenColumns, within: boolean): Cla
 SELECT rows.*, pg_catalog.set_config('lock_timeout', limited.timeout, true) AS own
 FROM limited LEFT JOIN (${rows}) AS rows ON true`
       : `WITH ${parts}\n${rows}`
-  // Nothing is written before the limit holds.
+  // Nothing is written before the limit is set.
   const and = within ? ' AND EXISTS (SELECT FROM limited)' : ''
   const number = within ? '(SELECT NULL::pg_catalog.int4 FROM limited)' : 'NULL'
   const { id, request, answer, createdAt, answeredAt, expiresAt } = columns
@@ -205,7 +205,7 @@ FROM limited LEFT JOIN (${rows}) AS rows ON true`
   RETURNING 1
 )`,
   }
-  // A statement that gives the caller's `lock_timeout` back gives a row in any case.
+  // A statement that restores the caller's `lock_timeout` always returns a row.
   const parseClaimed: Statement<StoredToken | undefined>['parse'] = (row, values) =>
     row[1] === null ? undefined : parseToken(row, values)
   return {

@@ -18,19 +18,19 @@ import { tokenStatements } from './sql'
 /** The table of tokens of one DataSource, and the statements for it. */
 export interface Tokens extends ReturnType<typeof tokenStatements> {
   readonly entityText: EntityText
-  /** Hashes of tokens that this process was recently asked for. */
+  /** Hashes of tokens that this process has recently used. */
   readonly requested: Set<string>
-  /** Calls outside transactions that claim a token or work for it, by the token. */
+  /** Calls outside transactions that claim a token or work for it, by token. */
   readonly underWay: Map<string, Flight>
 }
 
-/** A call that others with its token wait for. */
+/** A call for which other calls with its token wait. */
 export interface Flight {
   readonly ended: Promise<void>
   /** Settled once the call works for the token, or has ended. */
   readonly decided: Promise<void>
   isWorking: boolean
-  /** It may wait itself, for work of another process. */
+  /** Whether it may itself wait for work of another process. */
   readonly mayWait: boolean
 }
 
@@ -47,13 +47,13 @@ export function askAgain({ requested }: Tokens, hash: string): boolean {
 
 const ofTexts = new WeakMap<EntityText, Tokens>()
 
-/** @throws DeclarationError if this is not an EntityManager, and if `OnceToken` is not among the entities */
+/** @throws DeclarationError if this is not an EntityManager, or if `OnceToken` is not among the entities */
 export function tokensOf(manager: EntityManager): Tokens {
   let entityText: EntityText
   try {
     entityText = entityTextOf(manager, OnceToken, undefined, ONCE_TOKEN)
   } catch (error) {
-    // By its name: two copies of TypeORM may be loaded.
+    // Compared by name, because two copies of TypeORM may be loaded.
     if (!(error instanceof Error) || error.name !== 'EntityMetadataNotFoundError') throw error
     throw new DeclarationError(
       'OnceToken is not among the entities of this DataSource. Add it, and run migration:generate.',
@@ -72,8 +72,8 @@ export function tokensOf(manager: EntityManager): Tokens {
 }
 
 /**
- * Runs an operation on tokens, where one transaction claims and answers: the number of a transaction, by which an answer
- * knows its claim, says nothing on another node.
+ * Runs an operation on tokens, on a table where one transaction claims and answers. An answer identifies its claim by
+ * the number of the transaction, which is meaningless on another node.
  *
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
@@ -88,7 +88,7 @@ export async function withTokens<Result>(
   return await operate(manager, { text, undistributed }, run)
 }
 
-/** Work that is under way, and what it was called in. */
+/** Work that is under way, and the work in which it was called. */
 interface Frame {
   /** The table of tokens. */
   readonly of: object
@@ -99,22 +99,22 @@ interface Frame {
 
 const frames = new AsyncLocalStorage<Frame>()
 
-/** Runs work; code inside knows that the work is under way. */
+/** Runs work. Code inside can detect that the work is under way. */
 export async function insideOf<T>(of: object, token: string, work: () => Promise<T>): Promise<T> {
   let outer = frames.getStore()
-  // Work that is over is released: otherwise work that schedules its next run would keep all earlier runs.
+  // Ended work is released. Otherwise work that schedules its next run would keep all earlier runs.
   while (outer?.isOver) outer = outer.outer
   const frame: Frame = { of, token, outer, isOver: false }
   try {
     return await frames.run(frame, work)
   } finally {
-    // Code that the work started and did not await goes on.
+    // Code that the work started and did not await keeps running.
     frame.isOver = true
   }
 }
 
 /**
- * Work that waits for its own token would wait for ever: on another connection the database knows of no deadlock.
+ * Refuses a call from the work of its own token, which would wait for ever: the database cannot detect the deadlock.
  *
  * @throws DeclarationError
  */
@@ -128,7 +128,7 @@ export function requireNotInside(of: object, token: string, what: string): void 
   }
 }
 
-/** On the class of each copy of this package, so that one copy finds the entity of another. */
+/** A mark on the class in each copy of this package, so that one copy finds the entity of another. */
 const ONCE_TOKEN: symbol = Symbol.for('typeorm-unique-text.OnceToken')
 
 /**
@@ -154,11 +154,11 @@ export class OnceToken {
   @Column({ type: 'varchar', length: 64, name: 'request', nullable: true })
   request!: string | null
 
-  /** Null if `work` returned null or nothing. Not jsonb, which sorts keys and refuses U+0000. */
+  /** Null if `work` returned null or nothing. Not jsonb, because jsonb sorts keys and refuses U+0000. */
   @Column({ type: 'json', name: 'answer', nullable: true })
   answer!: unknown
 
-  /** The answer is a failure that `keepFailures` has kept. */
+  /** Whether the answer is a failure that `keepFailures` has kept. */
   @Column({ type: 'boolean', name: 'failed', nullable: true })
   failed!: boolean | null
 
@@ -170,7 +170,7 @@ export class OnceToken {
   @Column({ type: 'timestamptz', name: 'answered_at', nullable: true })
   answeredAt!: Date | null
 
-  /** Null: never. */
+  /** Null if the token never expires. */
   @Column({ type: 'timestamptz', name: 'expires_at', nullable: true })
   expiresAt!: Date | null
 }
@@ -178,10 +178,10 @@ export class OnceToken {
 Object.defineProperty(OnceToken, ONCE_TOKEN, { value: true })
 
 /**
- * Removes one token, with its answer, before it expires: the next call of `once` with the token runs its work. In the
- * caller's transaction the token is forgotten when that commits.
+ * Removes one token, with its answer, before it expires. The next call of `once` with the token runs its work. In the
+ * caller's transaction the token is removed when that commits.
  *
- * Neither waits for work that is under way with the token for the first time, nor ends it.
+ * It does not wait for work that is under way with the token for the first time, and does not end that work.
  *
  * @returns whether there was such a token
  * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also inside work that runs for the token
@@ -200,18 +200,18 @@ export async function forgetToken(manager: EntityManager, token: string): Promis
   })
 }
 
-/** What is stored for a token. */
+/** A stored token's answer. */
 export interface TokenAnswer {
-  /** The answer of the work, or what `keepFailures` kept of its failure. */
+  /** The answer of the work, or the part of its failure that `keepFailures` kept. */
   readonly answer: unknown
   /** Whether the work failed. */
   readonly failed: boolean
 }
 
 /**
- * Returns what is stored for a token, and runs nothing. While the first work of a token runs, nobody else sees the token:
- * `null` means that there is no answer, not that there will be none. To find out whether work runs, call `once` with
- * `whileRunning: 'refuse'`.
+ * Returns the stored answer of a token, and runs nothing. While the first work of a token runs, no other transaction
+ * sees the token. `null` means that there is no answer now, but one may follow. To find out whether work runs, call
+ * `once` with `whileRunning: 'refuse'`.
  *
  * @returns null for a token that was never used, has expired, or has no answer yet
  * @throws TextRejectedError, DeclarationError before any SQL
@@ -242,9 +242,9 @@ export interface RemoveExpiredTokensOptions {
 }
 
 /**
- * Removes tokens that have expired, in batches, each of which is committed by itself outside a transaction. A token
- * that a call of `once` is taking over at this moment stays. Correctness does not depend on it: an expired token counts
- * as none.
+ * Removes expired tokens in batches. Outside a transaction, each batch is committed by itself. A token that a call of
+ * `once` is taking over at this moment stays. Correctness does not depend on it: an expired token
+ * counts as none.
  *
  * @returns how many tokens were removed
  * @throws DeclarationError before any SQL
