@@ -16,23 +16,23 @@ interface FlowParts<Item, Entity extends ObjectLiteral> {
   readonly dataSource: DataSource
   readonly rules: WindowRules
   readonly source: Source<Item>
-  /** Adds exactly one input, or refuses it. */
+  /** Adds exactly one input, or rejects it. */
   readonly add: (rows: PreparedMany<Entity>, item: Item) => void | Promise<void>
   readonly progress?: WindowRules['progress']
-  /** Rows. @default by the size of the unique index */
+  /** Rows in a window. @default by the size of the unique index */
   readonly window?: number | undefined
 }
 
-/** The server works on two while the answer to the third is read and the next is gathered. */
+/** The server works on two windows while the answer to the third is read and the next window is gathered. */
 const WINDOWS_AT_SERVER = 3
-/** How long gathering may keep the process from everything else, plus the time of one input. In milliseconds. */
+/** How long gathering may block the process, in milliseconds. The time of one input is added. */
 const SLICE_MILLISECONDS = 50
-/** Limit for all one-batch windows at the server together, so that memory stays flat for long texts too. */
+/** The limit for all one-batch windows at the server together, so that memory use stays flat for long texts too. */
 const CHARACTERS_AT_SERVER = 4 * 2 ** 20
 
 /**
- * Reads a source, gathers windows, and sends them, so that their outcomes come in the order of the source. While
- * three small windows, or one large one, are at the server, the next is gathered, and no more is read.
+ * Reads a source, gathers windows, and sends them. The outcomes are in the order of the source. While three small
+ * windows, or one large window, are at the server, the next one is gathered, and no more is read.
  */
 export class Flow<Item, Entity extends ObjectLiteral> {
   private readonly atServer: Window<Entity>[] = []
@@ -43,7 +43,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   private ended = false
   private sourceEnd: Promise<void> | undefined
   private failure: { readonly error: unknown } | undefined
-  /** The reader waits for the source, which may have paused. */
+  /** Whether the reader waits for the source, which may have paused. */
   private atSource = false
   private paused = false
   private lost = false
@@ -60,13 +60,13 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     this.gathering = new Window(this.rules, 0, [])
   }
 
-  /** How many inputs were read. */
+  /** The number of inputs that were read. */
   get inputs(): number {
     return this.read
   }
 
   /**
-   * Must be called before the outcomes are taken. Reads nothing.
+   * Checks the table. It must be called before the outcomes are taken. It reads nothing.
    *
    * @throws SchemaDriftError, UnsupportedDatabaseError
    */
@@ -79,7 +79,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
    * Yields one outcome for each window. After a failure, and after `stop`, it yields only the outcomes of windows that
    * were at the server.
    *
-   * @throws what the source throws, after the outcomes of the inputs that were read before
+   * @throws the error of the source, after the outcomes of the inputs that were read before
    */
   async *outcomes(): AsyncGenerator<Outcome<Entity>, void, undefined> {
     const { signal } = this.parts.progress ?? {}
@@ -108,13 +108,13 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     this.wake()
   }
 
-  /** After this nothing runs on, except a source that does not answer. */
+  /** Waits until nothing runs any more, except a source that does not answer. */
   private async finish(reading: Promise<void>): Promise<void> {
     this.stop()
     this.size.endGrace()
     await Promise.all(this.atServer.map(async (window) => await window.run(this.parts.dataSource)))
     await this.size.settled()
-    // A generator that waits learns of its end only when it continues, which may be never.
+    // A waiting generator notices its end only when it continues, which may never happen.
     if (this.atSource) void this.endSource().catch(() => undefined)
     else await reading
   }
@@ -128,7 +128,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     for (;;) {
       if (this.maySend()) {
         this.send()
-        // Lets the batch leave before the next one takes the processor.
+        // Sends the batch before the next one uses the processor.
         await nextTurn()
         this.makeRoom()
         continue
@@ -174,7 +174,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     if (this.stopped || rows.inputs === 0) return false
     if (atServer.length === 0) return this.ended || this.paused || this.isFull()
     if (!this.ended && !this.isFull()) return false
-    // Another window goes to the server beside those that are there.
+    // Another window may be sent while others are at the server.
     const characters = atServer.reduce((sum, window) => sum + window.rows.characters, rows.characters)
     if (atServer.length >= WINDOWS_AT_SERVER || characters > CHARACTERS_AT_SERVER) return false
     return !this.lost && this.size.rows <= FLOW_WINDOW_ROWS && rows.mayOverlap
@@ -195,7 +195,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   private async run(window: Window<Entity>): Promise<void> {
     await window.run(this.parts.dataSource)
     this.size.sent(window.rows.inputs)
-    // Now, and not when the outcome is taken: the next window may be ready to be sent.
+    // Done now, and not when the outcome is taken, because the next window may be ready to be sent.
     if (window.outcome?.failure) this.stop()
     else this.wake()
   }
@@ -246,7 +246,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     }
   }
 
-  /** Sends what was gathered if the source gives nothing more and the server has nothing to do. */
+  /** Sends the gathered inputs if the source pauses and the server is idle. */
   private watchPause(): void {
     if (this.stopped) return
     const { read } = this
@@ -259,10 +259,10 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   }
 }
 
-/** What to do with every row. */
+/** The rules for every row. */
 interface WindowRules {
   readonly entityText: EntityText
-  /** Entities get their eager relations. */
+  /** Whether entities get their eager relations. */
   readonly eager: boolean
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
   readonly deleted?: FindOrCreateManyOptions['deleted']
@@ -280,13 +280,13 @@ export interface Outcome<Entity> {
 /** Inputs that are sorted by hash and sent together. */
 class Window<Entity extends ObjectLiteral> {
   readonly rows: PreparedMany<Entity>
-  /** How it ended; undefined until then. */
+  /** The outcome of the window. Undefined until the window has ended. */
   outcome: Outcome<Entity> | undefined
   private running: Promise<void> | undefined
   private readonly ahead: PreparedMany<Entity>[]
 
   /**
-   * @param first index of its first input
+   * @param first the index of its first input
    * @param ahead windows that are still under way; their rows are not requested again
    */
   constructor(
@@ -303,15 +303,15 @@ class Window<Entity extends ObjectLiteral> {
     })
   }
 
-  /** Never rejects: `outcome` says how it ended. */
+  /** Sends the rows. It never rejects: `outcome` contains a failure. */
   async run(dataSource: DataSource): Promise<void> {
-    // Or every window would hold all those before it.
+    // Otherwise every window would keep all earlier windows in memory.
     this.ahead.length = 0
     this.running ??= this.send(dataSource)
     await this.running
   }
 
-  /** How it ended; to be taken in the order of the windows. */
+  /** Returns the outcome. It must be called in the order of the windows. */
   async take({ manager }: DataSource): Promise<Outcome<Entity>> {
     const { results = [] } = this.outcome ?? {}
     let { failure } = this.outcome ?? {}
@@ -320,7 +320,7 @@ class Window<Entity extends ObjectLiteral> {
     } catch (error) {
       failure = { error }
     }
-    // The signal came too late for this one.
+    // The signal was too late for this window.
     const signal = this.rules.progress?.signal
     const isWhole = signal?.aborted === true && failure?.error === signal.reason && !results.includes(undefined)
     return { results, failure: isWhole ? undefined : failure }
@@ -336,31 +336,31 @@ class Window<Entity extends ObjectLiteral> {
 }
 
 /**
- * Rows of one statement. With a thousand, the server spends a tenth of its work on reading and planning
- * statements. Look-ups of ten times as many could cost so much that it compiles them.
+ * The rows of one statement. With a thousand, the server spends a tenth of its work on reading and planning statements.
+ * Look-ups of ten times as many rows could cost so much that the server compiles them (JIT).
  */
 const FLOW_WINDOW_ROWS = 3_000
-/** Rows in a window of one batch. */
+/** The most characters in a window of one batch. */
 const WINDOW_CHARACTERS = 2 * 2 ** 20
-/** Most rows in any window, so that they do not fill the memory. */
+/** The most characters and rows in any window, so that they do not fill the memory. */
 const MAX_CHARACTERS = 16 * 2 ** 20
 const MAX_ROWS = 250_000
 /**
- * How many rows of a window there are for each page of the index. Three times as many would save a tenth of the time
- * and take three times the memory.
+ * The rows of a window for each page of the index. Three times as many would save a tenth of the time and use three
+ * times the memory.
  */
 const ROWS_A_PAGE = 4
-/** An index that takes no more of the server's cache stays in it. */
+/** An index that uses no more than this share of the server's cache stays in it. */
 const CACHED_SHARE = 0.25
-/** After this many rows the index may have outgrown the cache. */
+/** The number of rows after which the index may have outgrown the cache. */
 const ROWS_BETWEEN_LOOKS = 100_000
-/** If a source pauses for longer, the inputs that it has given are sent. In milliseconds. */
+/** If a source pauses for longer, its inputs so far are sent. In milliseconds. */
 const GRACE_MILLISECONDS = 50
 
 /**
- * How many rows are sorted together. Hashes are random: rows of a batch go to as many pages of the unique index, and once
- * it outgrows the server's cache nearly each of them is read and written anew. In a large sorted window neighbours share
- * a page.
+ * The number of rows that are sorted together. Hashes are random, so the rows of a batch are spread over as many pages
+ * of the unique index. If the index outgrows the server's cache, nearly each page is read and written for one row. In a
+ * large sorted window, neighbours share a page.
  */
 class WindowSize {
   private size = FLOW_WINDOW_ROWS
@@ -368,7 +368,7 @@ class WindowSize {
   private looking: Promise<void> | undefined
   private stopGrace: (() => void) | undefined
 
-  /** @param given rows. @default by the size of the index */
+  /** @param given the number of rows. @default by the size of the index */
   constructor(
     private readonly entityText: EntityText,
     private readonly given: number | undefined,
@@ -385,13 +385,13 @@ class WindowSize {
   }
 
   /**
-   * Asks the server for the size of the index, unless the caller has given a size. Until the answer comes, the size
+   * Asks the server for the size of the index, unless the caller has set a size. Until the answer arrives, the size
    * stays as it is.
    */
   async ask(): Promise<void> {
     if (this.given !== undefined) return
     this.sinceLook = 0
-    // The rows will report a connection that is lost.
+    // If the connection is lost, the rows will report it.
     this.looking ??= indexSizeOf(this.entityText)
       .then((index) => void (this.size = windowRows(index)))
       .catch(() => undefined)
@@ -399,18 +399,18 @@ class WindowSize {
     await this.looking
   }
 
-  /** Counts rows that were sent, and asks again after many. */
+  /** Counts sent rows, and asks again after many. */
   sent(rows: number): void {
     this.sinceLook += rows
     if (this.sinceLook >= ROWS_BETWEEN_LOOKS) void this.ask()
   }
 
-  /** Settles when no question is under way. */
+  /** Resolves when no question is under way. */
   async settled(): Promise<void> {
     await this.looking
   }
 
-  /** Calls back, at most once for all calls meanwhile, when a source that has given nothing must be taken for paused. */
+  /** Calls back when a silent source counts as paused. Calls before that share one callback. */
   afterGrace(callback: () => void): void {
     if (this.stopGrace) return
     this.stopGrace = after(this.size > FLOW_WINDOW_ROWS ? GRACE_MILLISECONDS : undefined, () => {
@@ -424,7 +424,7 @@ class WindowSize {
   }
 }
 
-/** @param index in bytes; `cache` is the server's own */
+/** @param index the size in bytes, like `cache`, the server's cache, and `page` */
 export function windowRows({
   index,
   cache,
@@ -438,7 +438,7 @@ export function windowRows({
   return Math.min(MAX_ROWS, Math.max(FLOW_WINDOW_ROWS, Math.ceil((index / page) * ROWS_A_PAGE)))
 }
 
-// As they were when this package was loaded, for the reason that connection/mutex.ts has.
+// The functions as they were when this package was loaded. connection/mutex.ts explains the reason.
 const [startTimer, stopTimer, startTurn, stopTurn] = [setTimeout, clearTimeout, setImmediate, clearImmediate]
 
 /** Lets events from outside be processed. */
@@ -447,8 +447,8 @@ const nextTurn: typeof untilNextTurn = untilNextTurn
 /**
  * Calls back later.
  *
- * @param milliseconds undefined: as soon as events from outside were processed
- * @returns prevents it
+ * @param milliseconds undefined to call back as soon as events from outside were processed
+ * @returns a function that prevents it
  */
 function after(milliseconds: number | undefined, callback: () => void): () => void {
   if (milliseconds === undefined) {
@@ -459,17 +459,17 @@ function after(milliseconds: number | undefined, callback: () => void): () => vo
   return () => stopTimer(timer)
 }
 
-/** Items as a flow reads them: several at a time, as they arrive. */
+/** The items that a flow reads: several at a time, as they arrive. */
 export interface Source<Item> {
-  /** The next ones; undefined once there are no more. */
+  /** Returns the next items. Undefined if there are no more. */
   readonly next: () => Promise<Iterable<Item> | undefined>
-  /** Tells the producer that no more items are wanted. */
+  /** Informs the producer that no more items are wanted. */
   readonly end: () => Promise<void>
 }
 
 /**
- * @param operation as the caller wrote it
- * @throws DeclarationError for what cannot be iterated; also for a string, whose characters are not inputs
+ * @param operation the name of the function that was called
+ * @throws DeclarationError for a value that cannot be iterated, and for a string, whose characters are not inputs
  */
 export function inputsOf<Item>(operation: string, items: Iterable<Item> | AsyncIterable<Item>): Source<Item> {
   const given: unknown = items
@@ -485,7 +485,7 @@ export function inputsOf<Item>(operation: string, items: Iterable<Item> | AsyncI
   }
   if (typeof given === 'object' && given !== null && Symbol.iterator in given) {
     const iterator = (given as Iterable<Item>)[Symbol.iterator]()
-    // Without its `return`: a loop that ends early leaves that to `end`.
+    // Without `return`: if a loop ends early, `end` calls it.
     let rest: Iterable<Item> | undefined = { [Symbol.iterator]: () => ({ next: () => iterator.next() }) }
     return {
       next: async () => {

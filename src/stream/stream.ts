@@ -21,9 +21,9 @@ export interface FindOrCreateStreamOptions<Entity = ObjectLiteral> extends Omit<
   'relations' | 'relationLoadStrategy'
 > {
   /**
-   * Rows that are gathered, sorted by hash, and then sent in batches. The results of a window come together, when it is
-   * done. Hashes are random: where the unique index is larger than the server's cache, neighbours in a large window share
-   * a page of it, which otherwise would be read and written for each of them.
+   * The number of rows that are gathered, sorted by hash, and sent in batches. The results of a window arrive together,
+   * when it is done. Hashes are random. If the unique index is larger than the server's cache, each row would read and
+   * write its own page of the index. In a large sorted window, neighbours share a page.
    *
    * @default one batch (3,000) while the index is small beside `shared_buffers`, then by its size up to 250,000
    */
@@ -34,16 +34,16 @@ const { relations: _relations, relationLoadStrategy: _strategy, ...MANY_RULES } 
 const STREAM_RULES: Rules<FindOrCreateStreamOptions> = { ...MANY_RULES, window: RULE.positive }
 
 /**
- * `findOrCreateMany` for more inputs than fit into memory, or for inputs that arrive over time: reads a source and
- * yields the results in its order. It reads ahead no more than it needs to keep the server busy, and only while results
- * are taken.
+ * Does what `findOrCreateMany` does, for more inputs than fit into memory, or for inputs that arrive over time. It
+ * reads a source and yields the results in its order. It reads ahead no more than it needs to keep the server busy, and
+ * only while results are taken.
  *
- * Runs outside transactions: each batch, of up to 3,000 rows, commits by itself. Of inputs with equal texts, however
- * far apart, only the first can be `created`. Inputs that a source has given before it pauses are sent meanwhile.
+ * It runs outside transactions: each batch of up to 3,000 rows is committed by itself. If inputs have equal texts, only
+ * the first of them can be `created`, however far apart they are. If a source pauses, its inputs so far are sent.
  *
  * A loop over the results may end early. Then the source is ended too, and no connection is held.
  *
- * @param source gives the inputs. It is read only after the table was found ready
+ * @param source yields the inputs. It is read only after the table was found ready
  * @example
  * for await (const result of findOrCreateStream(dataSource, Page, readPages())) {
  *   if ('error' in result) console.error(result.error)
@@ -52,8 +52,8 @@ const STREAM_RULES: Rules<FindOrCreateStreamOptions> = { ...MANY_RULES, window: 
  *
  * @throws DeclarationError at the call
  * @throws SchemaDriftError, UnsupportedDatabaseError when the first result is taken, before the source is read
- * @throws AttemptsExhaustedError, and QueryFailedError where the connection or the server fails, after the results of
- * what came before; also what the source throws, and the reason of `signal`
+ * @throws AttemptsExhaustedError, and QueryFailedError if the connection or the server fails, after the earlier
+ * results; also the error of the source, and the reason of `signal`
  */
 export function findOrCreateStream<
   Entity extends ObjectLiteral,
@@ -75,7 +75,7 @@ export function findOrCreateStream<
   return watchedStream(results, operation, 'text', [dataSource.manager, entity, options])
 }
 
-/** @throws DeclarationError for an argument or an option that is wrong */
+/** @throws DeclarationError for a wrong argument or option */
 function streamedText<Entity extends ObjectLiteral>(
   operation: 'findOrCreateStream' | 'findOrCreateTransform',
   dataSource: DataSource,
@@ -83,7 +83,7 @@ function streamedText<Entity extends ObjectLiteral>(
   options: FindOrCreateStreamOptions<Entity>,
 ): EntityText {
   checkOptions(`${operation}()`, options, STREAM_RULES)
-  // A manager or a query runner may belong to a transaction, and a stream would not take part in it.
+  // A manager or a query runner may belong to a transaction, which a stream would not join.
   if (!RULE.dataSource.takes(dataSource)) {
     throw new DeclarationError(
       `Expected a DataSource, got ${kindOf(dataSource)}. A stream runs outside transactions. Within one, use findOrCreateMany().`,
@@ -108,7 +108,7 @@ function flowOf<Entity extends ObjectLiteral>(
   })
 }
 
-/** Yields every result by itself, up to the first that is missing. */
+/** Yields the results one by one, up to the first that is missing. */
 async function* resultsOf<Entity extends ObjectLiteral>(
   flow: Flow<DeepPartial<Entity>, Entity>,
   { signal }: Pick<FindOrCreateStreamOptions, 'signal'>,
@@ -136,8 +136,8 @@ async function* resultsOf<Entity extends ObjectLiteral>(
 }
 
 /**
- * `findOrCreateStream` as a Node.js stream in object mode: inputs are written, results are read, in the same order.
- * Once destroyed it sends nothing more, and closes when the batches at the server have ended.
+ * Returns `findOrCreateStream` as a Node.js stream in object mode. Inputs are written, and results are read in the same
+ * order. A destroyed stream sends nothing more, and closes when the batches at the server have ended.
  *
  * @example
  * await pipeline(readable, findOrCreateTransform(dataSource, Page), writable)
@@ -165,7 +165,7 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
   })
 }
 
-/** The written inputs, one at a time: the next is requested when this one was read. */
+/** The written inputs, one at a time. The next is requested when this one was read. */
 class WrittenInputs<Item> implements Source<Item> {
   private waiting: { readonly item: Item; readonly taken: () => void } | undefined
   private closed = false
@@ -204,7 +204,7 @@ class FlowTransform<Item> extends Transform {
   ) {
     super({ objectMode: true })
     const { signal } = ends
-    // Code that waits for the first input hears of the end too.
+    // If the signal aborts before the first input, waiting code is notified too.
     if (signal?.aborted === true) this.begin()
     else signal?.addEventListener('abort', this.begin)
   }
@@ -217,13 +217,13 @@ class FlowTransform<Item> extends Transform {
   override _flush(callback: TransformCallback): void {
     this.begin()
     this.written.close()
-    // Where it fails, the stream is destroyed.
+    // If the flow fails, the stream is destroyed.
     void this.afterPump(callback)
   }
 
   override _read(size: number): void {
     this.resumeReading()
-    // The writable side may wait for room on this one.
+    // The writable side may wait for room on the readable side.
     // oxlint-disable-next-line no-underscore-dangle
     super._read(size)
   }
