@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 import type { RawDeclaration } from '../registry/options'
 import { type ColumnMetadata, type Declaration, tableDeclarations, tableNames } from '../registry/registry'
 
-/** A PropertyDecorator for what can be a text. What the compiler does not see, a private property say, passes. */
+/** A PropertyDecorator for properties that can hold a text, and for private ones, which the compiler does not see. */
 export type TextDecorator = <Target extends object, Name extends string | symbol>(
   target: Target,
   property: Name extends keyof Target
@@ -13,13 +13,13 @@ export type TextDecorator = <Target extends object, Name extends string | symbol
     : Name,
 ) => void
 
-/** On the columns that we give to TypeORM, whichever copy of the package did: the decorator's name. */
+/** A mark on the columns that any copy of this package gives to TypeORM: the decorator's name. */
 const TEXT_MARK: unique symbol = Symbol.for('typeorm-unique-text.text')
 
 /**
- * Refuses a decorator without parentheses, which is given the class, or the prototype and the property.
+ * Refuses a decorator without parentheses, which receives the class, or the prototype and the property.
  *
- * @param decorator with its @
+ * @param decorator the name with its @
  * @throws DeclarationError
  */
 export function requireCall(decorator: string, options: unknown, applied: readonly unknown[]): void {
@@ -27,7 +27,7 @@ export function requireCall(decorator: string, options: unknown, applied: readon
   throw new DeclarationError(`${decorator} is not called: write ${decorator}(), with parentheses.`)
 }
 
-/** @throws DeclarationError where the compiler made a decorator of it as TC39 has standardized them */
+/** @throws DeclarationError if the compiler compiled it as a standard (TC39) decorator */
 export function requireLegacy(decorator: string, context: unknown): void {
   if (typeof context !== 'object' || context === null || !('kind' in context)) return
   const { name } = context as { readonly name?: unknown }
@@ -37,22 +37,22 @@ export function requireLegacy(decorator: string, context: unknown): void {
   )
 }
 
-/** An object that is no list: options, or what they are of. */
+/** Whether a value is an object and not an array. */
 export const isNonArrayObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** A declaration of one property: its decorator, and its function for EntitySchema options. */
+/** The declaration of one property: its decorator, and its function for EntitySchema options. */
 export interface PropertyDeclaration<Options extends object> {
-  /** With its @. */
+  /** The name with its @. */
   readonly decorator: string
-  /** The function, and what it takes beside the options of an EntitySchema. */
+  /** The function, and its argument after the options of an EntitySchema. */
   readonly inSchema: { readonly name: string; readonly takes: string }
-  /** @param beside the options of the property's own column, if it has one */
+  /** @param beside the options of the property's own `@Column`, if it has one */
   readonly columnOf: (options: Options, beside: ColumnOptions | undefined) => ColumnOptions
-  /** The index of the columns that TypeORM gets is unique. @default false */
+  /** Whether the index that TypeORM gets is unique. @default false */
   readonly unique?: true
   /**
-   * What TypeORM calls for the columns of an index, with its IndexMetadata.
+   * Returns the function that TypeORM calls with its IndexMetadata to get the columns of an index.
    *
    * @param where names the declaration in an error
    * @throws DeclarationError for an option that is wrong
@@ -60,7 +60,7 @@ export interface PropertyDeclaration<Options extends object> {
   readonly attachment: (where: string, property: string, options: Options) => (index: object) => string[]
 }
 
-/** The index by which TypeORM calls us. */
+/** The index through which TypeORM calls us. */
 function attachingIndex<Options extends object>(
   { decorator, unique, attachment }: PropertyDeclaration<Options>,
   holder: string,
@@ -120,13 +120,13 @@ export function declareInSchema<T, Options extends object>(
 }
 
 /**
- * Declares a column, unless a `@Column` stands beside the decorator.
+ * Declares a column with the options of the property's own `@Column`, if it has one.
  *
- * TypeORM takes the first column of a property, and decorators run from the bottom up: so ours comes first, wherever the
- * user's `@Column` stands, and says what that says.
+ * TypeORM uses the first column of a property, and decorators run from the bottom up. So our column is put first,
+ * wherever the user's `@Column` is, and takes its options from that.
  *
- * @param optionsOf gets the options of the `@Column` beside it, if there is one; returns those to declare
- * @throws DeclarationError where the property has such a decorator already
+ * @param optionsOf receives the options of that `@Column`, if there is one; returns the options to declare
+ * @throws DeclarationError if the property already has such a decorator
  */
 export function declareColumn(
   decorator: string,
@@ -164,7 +164,7 @@ export function declareColumn(
   storage.columns.splice(before === -1 ? storage.columns.length : before, 0, args)
 }
 
-/** The options of a text column, as a decorator and the column beside it say. */
+/** Returns the options of a text column, from those of a decorator and of the column beside it. */
 export function textColumnOf(
   { name, nullable }: { readonly name?: string; readonly nullable?: boolean },
   beside: ColumnOptions | undefined,
@@ -178,8 +178,8 @@ export function textColumnOf(
 }
 
 /**
- * A hidden column takes the place of a property with its name without a word, for TypeORM keeps the first column of a
- * name; and two columns with one name in the database are one.
+ * Refuses hidden columns whose names are taken. TypeORM keeps the first column of a name, so a hidden column would
+ * silently replace a property. Two columns with one database name would be one column.
  *
  * @throws DeclarationError
  */
@@ -213,7 +213,7 @@ export function forbidTakenNames({ metadata, name, hidden, table }: Declaration)
 
 /**
  * @param where names the declaration in an error: `@UniqueText on Page.url`
- * @throws DeclarationError for a column that another text or name has
+ * @throws DeclarationError for a column that another text or name uses
  */
 export function forbidSharedColumns(where: string, metadata: EntityMetadata, columns: readonly ColumnMetadata[]): void {
   const others = [
@@ -227,24 +227,24 @@ export function forbidSharedColumns(where: string, metadata: EntityMetadata, col
   )
 }
 
-/** Longer keys may not fit: a btree holds 2704 bytes, and a character of UTF-8 takes up to 4. */
+/** Longer keys may not fit: a btree entry holds 2704 bytes, and a character of UTF-8 takes up to 4. */
 const INDEXED_CHARACTERS = 650
 
-/** Types whose texts may not fit into a btree. */
+/** Returns the columns whose texts may not fit into a btree. */
 const longColumns = (text: Declaration['text']): ColumnMetadata[] =>
   text
     .map(({ column }) => column)
     .filter((column) => !(Number(column.length) <= INDEXED_CHARACTERS && column.length !== ''))
 
 /**
- * Another btree over the text would refuse the long ones ("index row size exceeds btree version 4 maximum 2704"), which
- * is what this package is there to avoid. One with a condition, of another type or made by hand is the user's business.
+ * Refuses another btree over the text, which would refuse long texts ("index row size exceeds btree version 4 maximum
+ * 2704"). This package exists to avoid that. Partial indexes, other types and indexes made by hand are allowed.
  *
  * @throws DeclarationError
  */
 export function forbidOtherIndexes({ metadata, name, text }: Declaration): void {
   const long = longColumns(text)
-  // TypeORM 0.3 knows no types of indexes, apart from `spatial`; of `fulltext` Postgres hears nothing.
+  // TypeORM 0.3 knows no index types, except `spatial`. TypeORM does not pass `fulltext` to Postgres.
   const indexes = metadata.indices.filter((index) => {
     const { type = 'btree', isSpatial, where } = index as { type?: string; isSpatial?: boolean; where?: string }
     return !where && type === 'btree' && isSpatial !== true
@@ -261,8 +261,8 @@ export function forbidOtherIndexes({ metadata, name, text }: Declaration): void 
 }
 
 /**
- * A foreign key needs a unique btree over what it refers to. The metadata of other entities cannot be read while it is
- * being built, so this reads what their decorators said.
+ * Refuses a foreign key to the text, which needs a unique btree over it. The metadata of other entities cannot be read
+ * while it is being built, so this reads the arguments of their decorators.
  *
  * @throws DeclarationError
  */
@@ -285,15 +285,15 @@ export function forbidForeignKeys({ metadata, name, text }: Declaration): void {
   }
 }
 
-/** Found in no entity, in no select and in no insert; in DDL and in `where` it is a column like any other. */
+/** Keeps the columns out of entities, selects and inserts. In DDL and in `where` they are columns like any other. */
 const HIDDEN_OPTIONS: ColumnOptions = { select: false, insert: false, update: false }
 
-/** On the arguments that the decorator gives TypeORM, to tell them from a user's own column. */
+/** A mark on the arguments that the decorator gives TypeORM, to distinguish them from a user's own column. */
 export const HIDDEN_MARK: unique symbol = Symbol.for('typeorm-unique-text.hidden')
 
 /**
- * Comments that explain the columns to somebody who finds them in the database without an entity. TypeORM compares
- * comments too.
+ * Returns the hidden columns. Their comments explain them to readers of the database without an entity. TypeORM
+ * compares comments too.
  */
 export function hiddenColumns({
   name,
@@ -320,9 +320,9 @@ export function hiddenColumns({
   ]
 }
 
-/** For a name made to fit: TypeORM would let Postgres cut it, and then find a difference. */
+/** Sets a shortened name. Otherwise Postgres would cut the long one, and TypeORM would find a difference. */
 export function nameColumn(column: ColumnMetadata, name: string): void {
-  // A naming strategy may change names that are given as well, and would do so again.
+  // A naming strategy may also change explicit names, and would do so again.
   if (column.databaseName === name) return
   column.databaseName = name
   // TypeORM builds the columns of some entities a second time, from this.

@@ -12,34 +12,34 @@ import { subscribe } from '../typeorm/subscriber'
 /** Options of `withUniqueText`. */
 export interface UniqueTextDataSourceOptions {
   /**
-   * Send named prepared statements. Set it to false behind a pooler that gives each statement another session and does
-   * not support prepared statements (PgBouncer before 1.21 in transaction mode).
+   * Whether to send named prepared statements. Set it to false behind a pooler that gives each statement another
+   * session and does not support prepared statements (PgBouncer before 1.21 in transaction mode).
    * @default true
    */
   readonly prepare?: boolean
   /**
-   * Connections of this DataSource set a `search_path` of their own, so that one entity has a table for every tenant. An
-   * operation on an entity without a schema then asks which table it means, in a round trip of its own, and the first
-   * one on each table looks at its index, check and guard. Without the option, the first operation looks for all: a
-   * tenant whose table lacks them would go unseen. A DataSource for every tenant needs no option.
+   * Whether connections of this DataSource set their own `search_path`, so that one entity has a table for every
+   * tenant. An operation on an entity without a schema then finds its table in an extra round trip, and the first one
+   * on each table checks its index, check and guard. Without the option, only the very first operation checks them: a
+   * tenant whose table lacks them would not be noticed. A DataSource for every tenant needs no option.
    * @default false
    */
   readonly tenantsBySearchPath?: boolean
   /**
-   * Let conditions by property (`findBy({ url })`, `update({ url }, …)`, `.where({ url })`) look by the hash too, so that
-   * they use the unique index. Set it to false to get the SQL that TypeORM makes of them; texts are normalized all the
-   * same, and `textEquals` and `textIn` still use the index.
+   * Whether conditions by property (`findBy({ url })`, `update({ url }, …)`, `.where({ url })`) also compare the hash,
+   * so that they use the unique index. Set it to false to get TypeORM's own SQL. Texts are normalized all the same, and
+   * `textEquals` and `textIn` still use the index.
    * @default true
    */
   readonly rewriteQueries?: boolean
   /**
-   * Let calls of `findOrCreate` and `findOneByText` share a look-up: of those outside transactions that come while eight
-   * others of the same unique text are under way, all that wait are looked up in one statement. Each still has an answer, an
-   * error and an entity of its own, from a statement that was sent after the call began.
+   * Whether calls of `findOrCreate` and `findOneByText` outside transactions share a look-up. While eight calls of the
+   * same unique text are under way, further calls wait, and one statement looks up all their texts. Each call still has
+   * its own answer, error and entity, from a statement that was sent after the call began.
    *
-   * Set it to false where connections of the pool are not alike: where one is given the rights or the settings of a
-   * caller before it is used (`SET ROLE`, `SET app.user` for row security), another caller's look-up must not run on it.
-   * Not done with `tenantsBySearchPath`, nor on a table with row security.
+   * Set it to false if connections of the pool differ. If a connection gets the rights or the settings of a caller
+   * before it is used (`SET ROLE`, `SET app.user` for row security), another caller's look-up must not run on it. It is
+   * not done with `tenantsBySearchPath`, nor on a table with row security.
    * @default true
    */
   readonly coalesce?: boolean
@@ -53,15 +53,15 @@ const DEFAULT_SETTINGS: DataSourceSettings = {
 }
 
 /**
- * Gives a DataSource that is not initialised yet options of this package. A DataSource whose entities declare unique
- * texts needs no other preparation. One from which the last declaration has gone does: only so do TypeORM's
- * `migration:generate`, `schema:log`, `schema:sync` and `synchronize` also remove the guard that the table still has.
+ * Sets options of this package on a DataSource that is not initialised yet. If the entities declare unique texts, the
+ * call is optional. After the last declaration is removed, it is needed, so that TypeORM's `migration:generate`,
+ * `schema:log`, `schema:sync` and `synchronize` also remove the guard that the table still has.
  *
- * Called again, it changes the options that are given and leaves the others as they are.
+ * A second call changes the options that it passes and leaves the others as they are.
  *
  * @returns the same DataSource
  * @throws UnsupportedDatabaseError if it is not of type `postgres`
- * @throws DeclarationError if it is none, or is initialised already, and for an option that does not exist
+ * @throws DeclarationError if it is not a DataSource or is already initialised, and for an option that does not exist
  * @example
  * ```ts
  * export default withUniqueText(new DataSource({ type: 'postgres', url, entities: [Page] }), { prepare: false })
@@ -95,7 +95,7 @@ const SETTING_RULES: Rules<UniqueTextDataSourceOptions> = {
   coalesce: RULE.boolean,
 }
 
-/** The parts of TypeORM's IndexMetadata that are used here; the class is not exported with its fields. */
+/** The parts of TypeORM's IndexMetadata that are used here. TypeORM does not export the class with its fields. */
 export interface IndexMetadata {
   readonly entityMetadata: EntityMetadata
   readonly embeddedMetadata?: unknown
@@ -106,10 +106,10 @@ export interface IndexMetadata {
 }
 
 /**
- * Prepares a DataSource for declarations, once per `initialize()`: by then TypeORM has made the list of subscribers and
- * connected, but built no schema.
+ * Prepares a DataSource for declarations, once per `initialize()`. At that time TypeORM has created the subscribers and
+ * connected, but has built no schema.
  *
- * @param what declares it, for an error
+ * @param what names the declaration in an error
  * @throws UnsupportedDatabaseError
  */
 export function attachDataSource(dataSource: DataSource, what: string): void {
@@ -124,7 +124,7 @@ export function attachDataSource(dataSource: DataSource, what: string): void {
   noteTransactions(dataSource.manager)
 }
 
-/** TypeORM would make the index twice, and one of the two would lack its options. */
+/** Refuses declarations on two classes of one table: TypeORM would create two indexes, one without its options. */
 export function requireOneClass(
   decorator: string,
   { metadata, name, target }: { readonly metadata: EntityMetadata; readonly name: string; readonly target: unknown },
@@ -140,8 +140,8 @@ export function requireOneClass(
 const targetName = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
 
 /**
- * The `columns` of an index over a property, for the rows that have a value there. A naming strategy may change the name
- * of the column. Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
+ * Returns the `columns` of an index over a property, for rows with a value in it. A naming strategy may change the
+ * column's name. Not an arrow function, because TypeORM calls it as a method of its IndexMetadata.
  */
 export const whereNotNull = (property: string): (() => string[]) =>
   function columns(this: IndexMetadata): string[] {

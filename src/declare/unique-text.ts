@@ -42,9 +42,9 @@ import {
 
 const DECORATOR = '@UniqueText'
 
-// TypeScript 7 explains options that fit no overload by the last one, and most mistakes are made on a property.
+// If options fit no overload, TypeScript 7 reports the last overload. Most mistakes are made on a property.
 /**
- * Makes several columns unique together; each keeps its own `@Column`.
+ * Makes several columns unique together. Each keeps its own `@Column`.
  *
  * @example
  * ```ts
@@ -60,11 +60,11 @@ const DECORATOR = '@UniqueText'
  */
 export function UniqueText(options: UniqueTextClassOptions): ClassDecorator
 /**
- * Makes a text column unique at any length. It is also the column decorator; a `@Column` of type text or varchar may
- * stand beside it, in either order.
+ * Makes a text column unique at any length. It is also the column decorator. The property may also have a `@Column` of
+ * type text or varchar, in either order.
  *
- * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
- * initialised, for what contradicts the entity
+ * @throws DeclarationError when the class is defined, for invalid options, and when the DataSource is initialised, for
+ * options that contradict the entity
  * @example
  * ```ts
  * @Entity()
@@ -107,10 +107,10 @@ function declareHidden(target: Function, raw: RawDeclaration): void {
 }
 
 /**
- * What `@UniqueText` does, for EntitySchema options: plain JavaScript has no decorators.
+ * Declares unique texts as `@UniqueText` does, in EntitySchema options: plain JavaScript has no decorators.
  *
  * @param texts one entry per text: the property's options, or those of several columns under the name for `by`
- * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @returns new options for `new EntitySchema(…)`; the arguments are left unchanged
  * @throws DeclarationError as the decorator does
  * @example
  * ```js
@@ -176,14 +176,14 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
   return toRawDeclaration(where, options.as, columns, options)
 }
 
-/** The unique index of a declaration, as TypeORM takes it. */
+/** Returns the unique index of a declaration, as TypeORM expects it. */
 function indexOf(raw: RawDeclaration): {
   readonly name?: string
   readonly unique: true
   readonly columns: () => string[]
 } {
-  // Not an arrow function: TypeORM calls it as a method of its IndexMetadata. maintainers/how-it-hooks-into-typeorm.md
-  // has more.
+  // Not an arrow function: TypeORM calls it as a method of its IndexMetadata. See
+  // maintainers/how-it-hooks-into-typeorm.md.
   function columns(this: object): string[] {
     return attachDeclaration(this, raw)
   }
@@ -191,10 +191,10 @@ function indexOf(raw: RawDeclaration): {
   return { unique: true, columns: Object.assign(columns, { [RAW]: raw }), ...name }
 }
 
-/** Kept on the function, for code that knows the class or the EntitySchema but no DataSource. */
+/** The key of the declaration on the function, for code that has the class or the EntitySchema but no DataSource. */
 const RAW: unique symbol = Symbol.for('typeorm-unique-text.declaration')
 
-/** What a class or an EntitySchema declares; empty for the name of an entity, which leads to neither. */
+/** Returns the declarations of a class or an EntitySchema. Empty for an entity's name, which leads to neither. */
 export function rawDeclarationsOf(entity: EntityTarget<ObjectLiteral>): RawDeclaration[] {
   if (typeof entity === 'function') {
     return getMetadataArgsStorage()
@@ -206,25 +206,25 @@ export function rawDeclarationsOf(entity: EntityTarget<ObjectLiteral>): RawDecla
   return rawDeclarationsOf(entity.type as EntityTarget<ObjectLiteral>)
 }
 
-/** The declaration that made an index; empty for an index of the user's own. */
+/** Returns the declaration that created an index. Empty for the user's own index. */
 function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [RawDeclaration] {
   return typeof columns === 'function' && RAW in columns ? [columns[RAW] as RawDeclaration] : []
 }
 
 /**
- * The door to TypeORM: called while a DataSource builds the metadata of an entity, at the one moment when the columns
- * have their final names and the checks are not yet built. Resolves the declaration, once per DataSource, and makes it
- * take effect there: registered, its columns and index named, its check added, its texts normalized. The DataSource
- * gets the schema hook, our subscribers and our query builders, whoever made it.
- * maintainers/how-it-hooks-into-typeorm.md follows the whole way.
+ * The entry point from TypeORM, called while a DataSource builds the metadata of an entity. At that moment the columns
+ * have their final names, and the checks are not built yet. It resolves the declaration once per DataSource, registers
+ * it, names its columns and index, adds its check and normalizes its texts. However the DataSource was created, it gets
+ * the schema hook, our subscribers and our query builders. maintainers/how-it-hooks-into-typeorm.md describes the whole
+ * process.
  *
- * @param index the IndexMetadata that TypeORM calls the index's `columns` function on
- * @returns the property paths of the unique index, which is what TypeORM asked for
+ * @param index the IndexMetadata on which TypeORM calls the index's `columns` function
+ * @returns the property paths of the unique index, as TypeORM expects
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 function attachDeclaration(index: object, raw: RawDeclaration): string[] {
   const { entityMetadata } = index as Partial<IndexMetadata>
-  // Before anything is asked of what TypeORM gave: for some databases it makes a constraint of a unique index.
+  // Checked before the IndexMetadata is used: for some databases TypeORM makes a constraint of a unique index.
   if (entityMetadata) requirePostgres(dataSourceOf(entityMetadata), `@UniqueText on ${entityMetadata.name}.${raw.name}`)
   requireMetadataInternals(index)
   const metadata = rootOf(index.entityMetadata)
@@ -232,7 +232,7 @@ function attachDeclaration(index: object, raw: RawDeclaration): string[] {
   const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
   if (known) requireOneClass('@UniqueText', known, index as IndexMetadata)
   const declaration = known ?? resolveText(index, metadata, raw)
-  // Otherwise RETURNING includes them, as columns with defaults, and TypeORM merges them into entities and generatedMaps.
+  // Otherwise RETURNING includes these columns with defaults, and TypeORM merges them into entities and generatedMaps.
   const own = index.entityMetadata
   const original = own.getInsertionReturningColumns.bind(own)
   own.getInsertionReturningColumns = () => original().filter((column) => !declaration.hidden.includes(column))
@@ -261,19 +261,19 @@ function resolveText(index: IndexMetadata, metadata: EntityMetadata, raw: RawDec
   const names = [table.hash, table.number, table.chained]
   for (const [position, column] of hidden.entries()) {
     nameColumn(column, names[position] ?? column.databaseName)
-    // Those of a class in single table inheritance TypeORM makes nullable, for the rows of the other classes.
+    // In single table inheritance, TypeORM makes a child class's columns nullable, for the rows of the other classes.
     column.isNullable = table.nullable && position === 0
-    // An EntitySchema cannot declare that, and `save` would put null on its objects.
+    // An EntitySchema cannot declare this, and `save` would set null on its objects.
     column.isVirtual = true
   }
   if (table.spread !== undefined || table.guardless === true) sendHash(declaration)
-  // TypeORM's CheckMetadata is not exported; this is what it and the schema builder use of it.
+  // TypeORM's CheckMetadata is not exported. TypeORM and the schema builder use only these parts of it.
   const check = {
     entityMetadata: metadata,
     name: table.check,
     givenName: table.check,
     expression: checkExpression(table),
-    // TypeORM builds checks after all indexes and unique constraints: the first moment at which these can be seen.
+    // TypeORM builds checks after all indexes and unique constraints, so these can be read here first.
     build: () => {
       forbidOtherIndexes(declaration)
       return check
@@ -284,7 +284,7 @@ function resolveText(index: IndexMetadata, metadata: EntityMetadata, raw: RawDec
   return declaration
 }
 
-/** Refuses declarations that no index of a table can keep if the table is spread by a hash. */
+/** Refuses declarations that no index can enforce if the table is spread by a hash. */
 function forbidOtherSpreads(declaration: Declaration, others: readonly Declaration[]): void {
   const { metadata, name, table } = declaration
   const [other] = others
