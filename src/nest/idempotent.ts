@@ -26,7 +26,7 @@ import {
 // eslint-disable-next-line typescript/no-explicit-any -- requests are those of Express or of Fastify, with what guards add
 export interface IdempotentModuleOptions<Request = any> extends IdempotentOptions<Request> {
   /**
-   * Whether an `HttpException` below 500 of the handler is kept as the answer. The writes of the handler are undone.
+   * Whether the handler's `HttpException` below 500 is kept as the answer. The writes of the handler are undone.
    *
    * @default false: the next request runs the handler again
    */
@@ -40,11 +40,11 @@ interface Settings {
 
 const SETTINGS = Symbol('typeorm-unique-text.IdempotentModule')
 
-/** Makes `@Idempotent` known to every module of an application. */
+/** Provides the options of `@Idempotent` to every module of an application. */
 @Module({})
 export class IdempotentModule {
   /**
-   * @param dataSource the token of the DataSource, unless it is the class, as of `TypeOrmModule.forRoot`
+   * @param dataSource the injection token of the DataSource. With `TypeOrmModule.forRoot` it is the class, the default
    * @example
    * IdempotentModule.forRoot({ client: (request) => request.user.id })
    */
@@ -63,13 +63,13 @@ export class IdempotentModule {
 const managers = new WeakMap<object, EntityManager>()
 
 /**
- * Runs the handler of a route once for each `Idempotency-Key` of a client, in a transaction. Copies of the request get the
- * stored answer with its status and `idempotent-replayed: true`. A request without a key gets 400, a copy 409 while the
- * handler runs, and another request under the same key 422.
+ * Runs the handler of a route once for each `Idempotency-Key` of a client, in a transaction. Copies of the request get
+ * the stored answer with its status and `idempotent-replayed: true`. A request without a key gets 400. While the
+ * handler runs, a copy gets 409. Another request under the same key gets 422.
  *
- * The handler must write by the manager of {@link IdempotentManager}, and return what JSON can represent.
+ * The handler must write with the manager of {@link IdempotentManager}, and return a value that JSON can represent.
  *
- * @param changed options of `IdempotentModule.forRoot` that differ
+ * @param changed the options that differ from those of `IdempotentModule.forRoot`
  * @throws DeclarationError when the application starts
  * @example
  * @Post()
@@ -94,19 +94,19 @@ export function Idempotent(changed: Partial<IdempotentModuleOptions> = {}): Meth
   return UseInterceptors(IdempotentInterceptor)
 }
 
-/** The manager for the writes of a handler that is `@Idempotent`: what it writes is committed with the answer. */
+/** The manager for the writes of an `@Idempotent` handler. Its writes are committed with the answer. */
 export const IdempotentManager: () => ParameterDecorator = createParamDecorator((_, context: ExecutionContext) => {
   const manager = managers.get(context.switchToHttp().getRequest<object>())
   if (manager) return manager
   throw new DeclarationError('@IdempotentManager: the route is not @Idempotent.')
 })
 
-/** What is used of a response: that of Express and the reply of Fastify have it. */
+/** The parts of a response that are used here. Responses of Express and replies of Fastify have them. */
 interface NestResponse {
   readonly statusCode: number
-  /** Of Express. */
+  /** Set by Express. */
   readonly headersSent?: boolean
-  /** Of Fastify. */
+  /** Set by Fastify. */
   readonly sent?: boolean
   status(code: number): unknown
   header(name: string, value: string): unknown
