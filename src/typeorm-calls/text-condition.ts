@@ -3,13 +3,13 @@ import { aliasConditions, entityOf, rawDeclarationsOf } from '../core'
 import { DeclarationError } from '../errors'
 
 /**
- * The condition that a row holds a unique text, for the places where a query builder takes SQL: joins, and conditions on
- * an alias. It uses the unique index; the text is normalized, and one that the normalizer refuses finds nothing. With
- * `ignoreDeleted` a row that is deleted softly holds no text, and is not found.
+ * Returns the condition that a row holds a unique text, for SQL in a query builder: joins, and conditions on an alias.
+ * The condition uses the unique index. The text is normalized. If the normalizer refuses it, no row is found. With
+ * `ignoreDeleted`, a soft-deleted row holds no text and is not found.
  *
- * @param alias of the entity in the query
+ * @param alias the alias of the entity in the query
  * @param texts one unique text or several, by their properties; for a text of several columns all of them, null for NULL
- * @returns what `where()`, `andWhere()` and joins of a query builder take, in this order
+ * @returns the arguments of `where()`, `andWhere()` and joins of a query builder, in this order
  * @throws DeclarationError if the properties are not unique texts of the entity, or the values are not strings
  * @example
  * links.createQueryBuilder('l').innerJoin('l.page', 'p', ...textCondition(links.manager, Page, 'p', { url }))
@@ -31,19 +31,19 @@ export function textCondition<Entity extends ObjectLiteral>(
   return [conditions.map((one) => one(parameter)).join(' AND '), parameters]
 }
 
-/** Names of parameters must differ within a query, and this function sees only a part of the query. */
+/** Parameter names must differ within a query, and this function sees only a part of the query. */
 let countParameters = 0
 
 /**
- * The conflict paths of a unique text, for TypeORM's `upsert`: its scope, hash and hash number, by their properties. The
- * rows bring neither hash nor number; the guard finds them. With `ignoreDeleted` the index has a condition, which the
- * call must name too (42P10): `{ conflictPaths: uniqueTextPaths(Page), indexPredicate: '"deletedAt" IS NULL' }`.
+ * Returns the conflict paths of a unique text for TypeORM's `upsert`: its scope, hash and hash number, as properties.
+ * The rows contain neither hash nor number: the guard finds them. With `ignoreDeleted` the index is partial: the call
+ * must pass its predicate (42P10): `{ conflictPaths: uniqueTextPaths(Page), indexPredicate: '"deletedAt" IS NULL' }`.
  *
- * `upsert` sets the text as well, so if it meets the row of another text of equal hash, the guard refuses it with
- * 40001: try again, or use `upsertByText`, which does.
+ * `upsert` sets the text as well. If it finds the row of another text with the same hash, the guard refuses it with
+ * 40001. Then try again, or use `upsertByText`, which retries.
  *
- * @param entity a class, or an EntitySchema; its name alone does not lead to the declaration
- * @param by which of the entity's texts. @default the only one
+ * @param entity a class or an EntitySchema; an entity's name does not lead to the declaration
+ * @param by the property of the text. @default the only one
  * @throws DeclarationError if the entity has no such text, or several and none is named
  * @example
  * await repository.upsert(rows, uniqueTextPaths(Page, 'url'))

@@ -4,17 +4,17 @@ import { DeclarationError, type TextTakenError } from '../errors'
 import { kindOf, RULE } from '../options'
 
 /**
- * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of SQL of yours: which text is taken, and by
- * which row. TypeORM's own calls throw it by themselves; this is for errors that come another way, for instance through
- * another DataSource, from a partition, or inside the error of a library.
+ * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of your own SQL: which text is taken, and by
+ * which row. TypeORM's own calls throw a TextTakenError by themselves. This function is for other errors, for instance
+ * from another DataSource, from a partition, or inside the error of a library.
  *
- * It asks the database, on a connection of its own: call it after your transaction has ended. Postgres reports only the
- * hash of the text, so the holder is known only if the whole text is among the parameters of the statement: not for a
- * text in the SQL itself, nor for one that is made of several columns.
+ * It queries the database on its own connection, so call it after your transaction has ended. Postgres reports only the
+ * hash of the text. The holder is known only if the whole text is among the parameters of the statement. It is not
+ * known for a text in the SQL itself, nor for a text of several columns.
  *
- * @param error what was caught; errors within it (`cause`, `driverError`, the `errors` of an AggregateError) are looked at
- * @returns undefined for any other error; also if another text of equal hash was faster, and the same call may succeed
- * now
+ * @param error the caught error; errors in it (`cause`, `driverError`, `errors` of an AggregateError) are checked too
+ * @returns undefined for any other error; also if another text with the same hash was faster, and the same call may
+ * succeed now
  * @example
  * catch (error) {
  *   const taken = await toTextTakenError(error, dataSource)
@@ -28,7 +28,7 @@ export async function toTextTakenError(error: unknown, dataSource: DataSource): 
   return await takenTextError(errorsWithin(error), dataSource)
 }
 
-/** The error, and all within it, from the outside in. */
+/** Returns the error and all errors within it, from the outside in. */
 function errorsWithin(error: unknown, seen = new Set<unknown>()): Error[] {
   if (typeof error !== 'object' || error === null || seen.has(error)) return []
   seen.add(error)
