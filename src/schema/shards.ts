@@ -9,23 +9,23 @@ import type { SetPlan } from '../triggers/plan'
 import { refuseSpread } from './readiness'
 import { queryOf } from './table'
 
-/** A table, and what its triggers need. */
+/** A table, and the plan of its triggers. */
 interface PlannedTable extends SetPlan {
   readonly entity: { readonly metadata: EntityMetadata; readonly state: TableState | null }
 }
 
-/** What is about to run, as it was recorded. */
+/** The recorded statements that will run. */
 export interface Planned {
   readonly up: readonly string[]
   readonly down: readonly string[]
 }
 
 /**
- * Refuses, before the first statement, what a migration cannot do with rows in shards. The statements that number rows
- * compare the table of each row with the declared one, and a shard is another table: in one shard they would run, find
- * no duplicates, and leave a text stored twice.
+ * Refuses, before the first statement, changes that a migration cannot make to rows in shards. The statements that
+ * number rows compare the table of each row with the declared table, and a shard is another table. In a shard they
+ * would run, find no duplicates, and leave a text stored twice.
  *
- * @returns statements that refuse the same when they run, because the table may be distributed by then
+ * @returns statements that refuse the same changes when they run, because the table may be distributed by then
  * @throws SchemaDriftError
  */
 export async function refuseInShards(
@@ -46,7 +46,7 @@ export async function refuseInShards(
   return { up, down }
 }
 
-/** @param works on the rows */
+/** @param works whether our statements read or write the rows */
 function requireInPlace(
   { entity: { metadata }, before, after }: PlannedTable,
   { up }: Planned,
@@ -56,7 +56,7 @@ function requireInPlace(
   if (!distribution) return
   const relation = tableName(entityTable(metadata))
   const column = renamed(metadata, distribution.column, up)
-  // Citus refuses it, but only after the triggers are gone.
+  // Citus refuses to drop the column, but only after the triggers are dropped.
   const drops = column !== undefined && up.some((sql) => dropsColumn(sql, relation, column))
   if (drops) throw inShards(metadata.tableName, relation)
   if (works || before.up.length + after.up.length > 0) {
@@ -65,14 +65,14 @@ function requireInPlace(
   if (works) throw inShards(metadata.tableName, relation, distribution)
 }
 
-/** Whether our statements read or write the rows of a table, on the way and on the way back. */
+/** Returns whether our statements read or write the rows of a table, in `up` and in `down`. */
 function worksOn(relation: string, { up, down }: Planned): { readonly up: boolean; readonly down: boolean } {
   const isWork = (sql: string): boolean =>
     sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${relation} `))
   return { up: up.some(isWork), down: down.some(isWork) }
 }
 
-/** The name that a column is about to get. Citus follows it. */
+/** Returns the name of a column after the migration. Citus follows the renaming. */
 function renamed(metadata: EntityMetadata, from: string | undefined, up: readonly string[]): string | undefined {
   if (from === undefined) return undefined
   const rows = entityTable(metadata)
@@ -82,7 +82,7 @@ function renamed(metadata: EntityMetadata, from: string | undefined, up: readonl
   return to?.databaseName ?? from
 }
 
-/** @param distribution undefined: the table loses the column that it is distributed by */
+/** @param distribution undefined if the migration drops the column by which the table is distributed */
 const inShards = (table: string, relation: string, distribution?: Distribution): SchemaDriftError =>
   new SchemaDriftError(
     table,
