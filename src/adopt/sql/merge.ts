@@ -15,36 +15,37 @@ import {
 } from './table'
 import { isOfChain, samePrimary } from './texts'
 
-/** Columns of a table by which its rows refer to another one. */
+/** The columns by which the rows of a table refer to another table. */
 export interface Reference {
   readonly schema: string
   readonly table: string
-  /** In the order of those that they refer to. */
+  /** In the order of the columns that they refer to. */
   readonly columns: readonly string[]
   readonly referenced: readonly string[]
-  /** Those of them that another foreign key of the table uses too, as a tenant is. */
+  /** The columns that another foreign key of the table uses too, such as a tenant. */
   readonly shared: readonly string[]
-  /** The table refers to itself. */
+  /** Whether the table refers to itself. */
   readonly own: boolean
   /** Only rows that hold this value refer to the table. */
   readonly when?: { readonly column: string; readonly value: string } | undefined
 }
 
-/** An entry of the log beside those of deleted rows: what became of a row of this table. */
+/** An entry of the log, besides those of merged rows, for a change to a row of this table. */
 export interface LoggedChange {
   readonly schema: string
   readonly table: string
-  /** Columns that were given other values, of which the data holds those before and after. undefined: the row was deleted. */
+  /** The changed columns. The data holds their old and new values. If undefined, the row was deleted. */
   readonly columns?: readonly string[]
-  /** Only rows that still hold this value are turned back. */
+  /** Only rows that still hold this value are restored. */
   readonly when?: Reference['when']
-  /** A function chose the values for the row that stays. Logged after the deleted row, whose values it may take over. */
+  /** A function chose the values of the kept row. The entry follows the deleted row, whose values it may take over. */
   readonly set?: true
 }
 
 /**
- * By the catalog: composite ones too, of whatever action; a partition's is its parent's. Where its owner may not act as
- * the owner of the table, triggers on the referring table would run as the role that merges: `refuse` throws.
+ * Reads foreign keys of any action from the catalog, also composite ones, but only the parents of partitioned ones.
+ * Calls `refuse` if the referring table's owner may not act as the table's: its triggers would run as the role that
+ * merges.
  */
 export async function referencesTo(
   query: Query,
@@ -83,10 +84,10 @@ export const FIND_TABLE: string = `SELECT c.oid FROM pg_catalog.pg_class AS c JO
  WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')
    AND $1::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[c.relname, pg_catalog.concat(n.nspname, '.', c.relname)]) LIMIT 1`
 
-/** What a merge needs on the table whose rows it merges, and on one that refers to it. */
+/** The privileges that a merge needs on the table whose rows it merges, and on a table that refers to it. */
 export const PRIVILEGES = { merged: ['SELECT', 'UPDATE', 'DELETE'], referring: ['SELECT'] } as const
 
-/** Whether the role has these privileges on the table $1, those to update these columns, and sees all of its rows. */
+/** Selects whether the role has these privileges on the table $1, may update these columns, and sees all rows. */
 export const mayMerge = (privileges: readonly string[], columns: readonly string[]): string => {
   const found = '$1::pg_catalog.text::pg_catalog.regclass::pg_catalog.oid'
   const all = [
@@ -106,8 +107,8 @@ export const merges = ({ table }: Held): string => qualified(table.schema, MERGE
 export const keysTable = (on: Held): string => objectOf(on, 'merged')
 
 /**
- * The log: deleted rows, whole, and every value that was changed, in the form that the output function of its type
- * gives. Only the owner of the table reads it.
+ * Creates the log. It holds whole deleted rows and every changed value, in the form that the output function of the
+ * type returns. Only the owner of the table reads it.
  */
 export const createLog = (on: AdoptedTable): string[] => [
   refuseWritten(on, MERGES),
@@ -122,8 +123,8 @@ export const createLog = (on: AdoptedTable): string[] => [
 ]
 
 /**
- * The keys of merged rows, each with the key of the row that exists. The roles that may read the table read them, each
- * those of rows that its policies show.
+ * Creates the table of the keys of merged rows, each with the key of the row that exists. Roles that may read the main
+ * table may read the keys of the rows that its policies show.
  */
 export function createKeys(on: AdoptedTable, { types }: MergedTable): string[] {
   const [keys, name] = [keysTable(on), nameOf(on, 'merged')]
@@ -136,7 +137,7 @@ export function createKeys(on: AdoptedTable, { types }: MergedTable): string[] {
     refusePlanted(on, name),
     `CREATE INDEX IF NOT EXISTS ${quote(nameOf(on, 'merged_kept'))} ON ${keys} (kept)`,
     ...ownAlone(on, [keys]),
-    // Every role may read it that may read the table.
+    // Every role that may read the table may read the keys.
     `DO ${dollarQuote(`
 DECLARE
   command pg_catalog.text;
@@ -152,8 +153,8 @@ BEGIN
   END LOOP;
 END
 `)}`,
-    // A table that a policy names can neither be dropped nor change the type of its key. It is made once, because that waits
-    // for readers.
+    // A table that a policy names cannot be dropped, and its key cannot change its type. The policy is made once,
+    // because its creation waits for readers.
     `DO ${dollarQuote(`
 BEGIN
   IF (SELECT c.relrowsecurity FROM pg_catalog.pg_class AS c
@@ -173,12 +174,12 @@ END
 export const forgetLog = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
-/** The indexes of the log begin with the text, which all of its rows may have: only statistics distinguish them. */
+/** The indexes of the log begin with the text, which all rows may share. Only statistics distinguish the indexes. */
 export const analyzeLog = (on: Held): string => `ANALYZE ${merges(on)}, ${keysTable(on)}`
 
 export const dropKeys = (on: Held): string => `DROP TABLE IF EXISTS ${keysTable(on)}`
 
-/** A value as the output function of its type gives it. A cast could be another role's, and an array in quotes has none. */
+/** A value as its type's output function returns it. Another role may own a cast, and an array in quotes has none. */
 export const shown = (value: string): string =>
   `CASE WHEN pg_catalog.num_nulls(${value}) OPERATOR(pg_catalog.=) 0 THEN pg_catalog.concat(${value}) END`
 
@@ -200,7 +201,7 @@ function shownAll(values: readonly (readonly [name: string, value: string])[]): 
 export const shownRow = (row: string, names: readonly string[]): string =>
   shownAll(names.map((name) => [name, field(row, name)]))
 
-/** What a row is known by: without a primary key, by all that it holds. Rows that hold the same are as good as one another. */
+/** The columns that identify a row: the primary key, or else all. Rows with equal values are interchangeable. */
 export const identifyingColumns = (table: MergedTable): readonly string[] =>
   table.primary.length > 0 ? table.primary : namesOfColumns(table)
 
@@ -209,7 +210,7 @@ export const namesOfColumns = ({ columns }: MergedTable): readonly string[] => c
 /**
  * Finds the rows to delete (`k0`, …), each with the row that stays (`p0`, …), in the order of `place`.
  *
- * @param deleteDate a row that is deleted softly is kept last
+ * @param deleteDate the delete date column; a soft-deleted row is kept only if every row is soft-deleted
  */
 export function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteDate: string | undefined): string[] {
   const { table, primary } = on
@@ -242,8 +243,8 @@ SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${
 }
 
 /**
- * The next $2 groups after the place $1: places of those to delete, and all rows of the group with their keys, in
- * the order of the key.
+ * Selects the next $2 groups after the place $1: the places of rows to delete, and all rows of the group with their
+ * keys, in the order of the key.
  */
 export function readGroups(on: AdoptedTable): string {
   const names = (letter: string): string => on.primary.map((_, index) => `${letter}${index}`).join(', ')
@@ -259,7 +260,7 @@ SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.json
   FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm.k')} GROUP BY m.places ORDER BY m.places`
 }
 
-/** At the places $1 the rows of the keys $2 are deleted, and the row of the key $3 stays and gets the values $4. */
+/** Stores a decision at the places $1: the keys $2 to delete, the key $3 to keep, and the kept row's values $4. */
 export function decideGroup(on: AdoptedTable, types: readonly string[]): string {
   const set = types.flatMap((type, index) => [
     `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
@@ -269,14 +270,14 @@ export function decideGroup(on: AdoptedTable, types: readonly string[]): string 
   FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
 }
 
-/** The columns that get values at the places $1. */
+/** Selects the values to set at the places $1. */
 export const readSets = (on: Held): string =>
   `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${workOf(on)} AS w ` +
   `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND w.data IS NOT NULL`
 
 /**
- * Gives the row that stays, at the place $1, other values, and logs each value that this changes; $2 is the text. What
- * triggers make of the values is logged with them.
+ * Writes other values to the row that stays, at the place $1, and logs each changed value. $2 is the text. The log
+ * holds the values as triggers have left them.
  */
 export function setValues(on: AdoptedTable, columns: readonly string[]): string {
   const at = `w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${samePrimary(on, 'w.p')}`
@@ -313,7 +314,7 @@ const pairsOf = (on: AdoptedTable): Pick<MergedPairs, 'from' | 'where'> => ({
 
 const pairs = (on: AdoptedTable): string => `${pairsOf(on).from} WHERE ${pairsOf(on).where}`
 
-/** Places among $1 whose rows are still duplicates: both have one text, in one scope. */
+/** Selects the places among $1 whose rows are still duplicates: both have one text, in one scope. */
 export function seePairs(on: AdoptedTable): string {
   const { table } = on
   const same = table.text.map(({ name }) => {
@@ -329,15 +330,15 @@ export function seePairs(on: AdoptedTable): string {
 }
 
 /**
- * Places among $1 whose rows are still duplicates, with both rows locked, so that no new reference to them can
- * appear. Pairs of which others have locked a row are left out.
+ * Selects the places among $1 whose rows are still duplicates, and locks both rows, so that no new reference to them
+ * can appear. If another session has locked a row, its pair is left out.
  */
 export const lockPairs = (on: AdoptedTable): string => `${seePairs(on)} FOR UPDATE OF l, t SKIP LOCKED`
 
 export const dropPlaces = (on: Held): string =>
   `DELETE FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
-/** Rows by what was done to them, for the guard $1 after the entry $2 of the log. */
+/** Counts rows by change, for the guard $1 after the entry $2 of the log. */
 export const countChanges = (on: Held): string =>
   `SELECT m.change::pg_catalog.text AS change, pg_catalog.count(*)::pg_catalog.text AS rows, pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m
  WHERE m.seq OPERATOR(pg_catalog.>) $2::pg_catalog.int8 AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
@@ -346,7 +347,7 @@ export const countChanges = (on: Held): string =>
 export const lastChange = (on: Held): string =>
   `SELECT pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m`
 
-/** The keys of the places $1: of the row to delete, and of the one that stays. */
+/** Selects the keys at the places $1: that of the row to delete, and that of the row that stays. */
 export const readKeys = ({ primary, ...on }: AdoptedTable): string => {
   const key = (letter: string): string =>
     `pg_catalog.jsonb_build_object(${primary.map((name, index) => `${literal(name)}::pg_catalog.text, w.${letter}${index}`).join(', ')})`
@@ -363,8 +364,8 @@ const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
 
 /**
- * Logs the rows to delete, whole, as they are once nothing refers to them, in the order of `place`; $2 is the text. Our own
- * columns are left out, because `abandon` drops them.
+ * Logs the whole rows to delete, as they are once nothing refers to them, in the order of `place`. $2 is the text. The
+ * library's own columns are left out, because `abandon` drops them.
  */
 export function logRows(on: AdoptedTable, table: MergedTable): string {
   const { hash, number, chained } = on.table
@@ -375,13 +376,13 @@ export function logRows(on: AdoptedTable, table: MergedTable): string {
   )
 }
 
-/** Notes which keys became which, also of rows that were merged before. */
+/** Notes the key of the kept row for each merged key, also for rows that were merged before. */
 export const noteMergedKeys = (on: AdoptedTable): string => `WITH m AS MATERIALIZED (
   SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])),
 before AS (UPDATE ${keysTable(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
 INSERT INTO ${keysTable(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`
 
-/** Pairs of rows: `l`, which is deleted, and `t`, which stays; and the keys under which a change is logged. */
+/** Pairs of rows, of which `l` is deleted and `t` stays, and the keys under which a change is logged. */
 export interface MergedPairs {
   readonly from: string
   readonly where: string
@@ -396,7 +397,7 @@ export const placesSource = (on: AdoptedTable): MergedPairs => ({
   kept: places(on, 'p'),
 })
 
-/** The pair of the keys $1 and $2, below the pair of rows of the keys $5 and $6 that is merged. */
+/** The pair with the keys $1 and $2. Its changes are logged under the keys $5 and $6 of the merged pair above it. */
 export const pairSource = (table: MergedTable): MergedPairs => ({
   from: `${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')}`,
   where: isRow(table, 'l', '$1'),
@@ -417,12 +418,12 @@ const refers = (reference: Reference, row: string, to: string): string =>
     ...holds(reference, row),
   ].join(' AND ')
 
-/** Places whose row that stays refers to the one to delete: it would refer to itself. */
+/** Selects the places whose kept row refers to the row to delete. After a merge, it would refer to itself. */
 export const seeSelf = (on: AdoptedTable, reference: Reference): string =>
   `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${refers(reference, 't', 'l')}`
 
 /**
- * Why references of a pair cannot be turned and turned back exactly; as many rows as there are such pairs.
+ * Selects why references of a pair cannot be turned and restored exactly, with a row for each place and reason.
  *
  * @param place a column that identifies the pair
  */
@@ -455,8 +456,8 @@ export function findInexact({ from, where }: MergedPairs, reference: Reference, 
 }
 
 /**
- * Turns references from the rows to delete to those that stay, and logs each by the key that its row has then. $2 or, of a
- * pair, $3 is the text, the next one the reference as a `LoggedChange`.
+ * Turns references from the rows to delete to the rows that stay, and logs each by the key that its row then has.
+ * $first is the text, and the next parameter is the reference as a `LoggedChange`.
  */
 export function turn(
   on: Held,
@@ -480,11 +481,11 @@ INSERT INTO ${merges(on)} (guard, old, kept, change, data)
 SELECT $${first}::pg_catalog.text, u.old, u.kept, $${first + 1}::pg_catalog.jsonb, u.data FROM u`
 }
 
-/** Whether anything still refers to a row to delete, and would be deleted with it. */
+/** Counts up to one row that still refers to a row to delete, and would be deleted with it. */
 export const stillReferring = ({ from, where }: MergedPairs, reference: Reference): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM (SELECT FROM ${from} JOIN ${tableName(reference)} AS r ON ${refers(reference, 'r', 'l')} WHERE ${where} LIMIT 1) AS f`
 
-/** How many of the deleted rows still exist: a trigger may keep them. */
+/** Counts the deleted rows that still exist, because a trigger may keep them. */
 export const stillThere = (on: AdoptedTable): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} ` +
   `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
@@ -492,7 +493,7 @@ export const stillThere = (on: AdoptedTable): string =>
 export const deleteRows = (on: AdoptedTable): string =>
   `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w.k')}`
 
-/** Rows that are alone again lose the flag, by which a later DELETE would look for others. The guard must not fire. */
+/** Clears the flag of rows that are alone again, or a later DELETE would look for others. The guard must not fire. */
 export function clearFlags(on: AdoptedTable): string {
   const { table } = on
   const chain = [...table.scope, table.hash].map(
@@ -511,7 +512,7 @@ export const resolveKey = (on: Held): string =>
 /** A column that can be written. */
 export interface WritableColumn {
   readonly name: string
-  /** It holds JSON, exactly or as a domain: a string would be read as a string of JSON. */
+  /** The JSON type of the column or of its domain. Such a column would read a string as a string of JSON. */
   readonly json: 'json' | 'jsonb' | null
 }
 
@@ -520,13 +521,13 @@ export interface MergedTable {
   readonly oid: string
   readonly schema: string
   readonly table: string
-  /** Empty without a primary key. */
+  /** Empty if the table has no primary key. */
   readonly primary: readonly string[]
-  /** But for generated ones. */
+  /** All columns except generated ones. */
   readonly columns: readonly WritableColumn[]
   /** Types of the columns of the primary key, as SQL. */
   readonly types: readonly string[]
-  /** Its unique indexes of plain columns, on all rows. */
+  /** The unique indexes of plain columns, on all rows. */
   readonly indexes: readonly { readonly name: string; readonly columns: readonly string[] }[]
 }
 
@@ -534,7 +535,7 @@ const columnsInOrder = (what: string, keys: string): string =>
   `(SELECT coalesce(pg_catalog.jsonb_agg(${what} ORDER BY k.i), '[]') FROM pg_catalog.unnest(${keys}) WITH ORDINALITY AS k (n, i)
       JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.=) k.n)`
 
-/** Of the type `y`, or a domain over it whose base is `b`. */
+/** The JSON type that is `y`, or the base of the domain `y`. `b` is the base type of `y`. */
 const JSON_TYPE = `(SELECT j.typname FROM pg_catalog.pg_type AS j
         WHERE j.oid OPERATOR(pg_catalog.=) ANY (ARRAY[y.oid, b.oid, b.typbasetype])
           AND j.typname OPERATOR(pg_catalog.=) ANY ('{json,jsonb}')
@@ -568,14 +569,14 @@ const isRow = ({ primary, types }: MergedTable, row: string, key: string): strin
     )
     .join(' AND ')
 
-/** The keys of the row to delete and of the one that stays, of the place $1. */
+/** Selects the keys of the row to delete and of the row that stays, at the place $1. */
 export const readPair = (on: AdoptedTable): string =>
   `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
   `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
 
 /**
- * Rows that refer to the row $1 and would clash with another one if they referred to $2, with that one, both locked; and
- * whether they differ in nothing but key and reference.
+ * Selects and locks the rows that refer to the row $1 and would clash with another row if they referred to $2, and
+ * those other rows. Selects also whether each two differ only in key and reference.
  */
 export function findConflicts(
   parent: MergedTable,
@@ -604,7 +605,7 @@ export const refersItself = (table: MergedTable, reference: Reference): string =
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')} ` +
   `WHERE ${isRow(table, 'l', '$1')} AND ${refers(reference, 't', 'l')}`
 
-/** Keeps the row $1 whole; $2 is the text, $3 the table as a `LoggedChange`, $4 and $5 the keys of the pair that is merged. */
+/** Logs the whole row $1. $2 is the text, $3 the table as a `LoggedChange`, $4 and $5 the keys of the merged pair. */
 export const logOne = (
   on: Held,
   table: MergedTable,
@@ -616,6 +617,6 @@ SELECT $2::pg_catalog.text, $4::pg_catalog.text[], $5::pg_catalog.text[], $3::pg
 export const deleteOne = (table: MergedTable): string =>
   `DELETE FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
 
-/** Whether the row $1 is still there. */
+/** Counts the row $1 if it still exists. */
 export const isThere = (table: MergedTable): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`

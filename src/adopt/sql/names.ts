@@ -37,19 +37,19 @@ export interface NamedTable extends OrderedTable {
 }
 
 /**
- * The command inserts rows here. A trigger of the batch runs as the table's owner, who may write held names: it claims the
- * names of these rows and empties the batch.
+ * The command inserts rows here. A trigger of the batch runs as the table's owner, who may write held names: it claims
+ * the names of these rows and empties the batch.
  */
 const claimBatchOf = (on: Adopting): string => objectOf(on, 'batch')
-/** Rows that are to be looked at again, by `key`, in the order of `seq`; `kind` is `busy`, `clash` or `refused`. */
+/** The rows to look at again, by `key`, in the order of `seq`. `kind` is `busy`, `clash` or `refused`. */
 const leftRowsOf = (on: Adopting): string => objectOf(on, 'left')
-/** The command inserts ranges of ids here. A trigger releases the names of the table's rows after `low`, to `high`. */
+/** The command inserts ranges of ids here. A trigger releases the table's names with ids above `low`, up to `high`. */
 const releasedOf = (on: Adopting): string => objectOf(on, 'released')
 const FUNCTIONS = ['claim', 'release'] as const
 
 export const nameColumnsOf = ({ holder }: NamedTable): string[] => holder.names.map(({ column }) => column)
 
-/** What only the adoption needs; without a lock on the table itself. */
+/** Creates the objects that only the adoption needs. Does not lock the table itself. */
 export function createClaims(on: NamedTable): string[] {
   const { holder } = on
   const [batch, left, released] = [claimBatchOf(on), leftRowsOf(on), releasedOf(on)]
@@ -102,11 +102,11 @@ export const dropClaims = (on: NamedTable): string[] => [
   ...dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
 
-/** Releases names of the table's rows: those with an id after $1, to $2, in the state $3, or in any. */
+/** Releases the table's names with an id above $1, up to $2. $3 is their state, or NULL for any state. */
 export const releaseNamesOf = (on: NamedTable): string =>
   `INSERT INTO ${releasedOf(on)} (low, high, state) VALUES ($1::pg_catalog.int8, $2::pg_catalog.int8, $3::pg_catalog.text)`
 
-/** The lowest and the highest id of names that the table's rows have, in the state $1, or in any. */
+/** Selects the lowest and the highest id of the table's names. $1 is their state, or NULL for any state. */
 export const findNamesOf = (on: NamedTable): string => {
   const { of, holder } = on.holder
   const id = nameField(of, 'n', 'id')
@@ -115,13 +115,13 @@ export const findNamesOf = (on: NamedTable): string => {
    AND ($1::pg_catalog.text IS NULL OR ${equal(nameField(of, 'n', 'state'), '$1::pg_catalog.text')})`
 }
 
-/** From its commit on what is written has its names. */
+/** Creates the triggers. After their commit, every written row holds its names. */
 export const beginNames = ({ holder }: NamedTable): string[] => [...nameTriggersOf(holder, true).create]
 
 /**
- * The triggers that are there do something else from now on; none is made, and the table is not locked.
+ * Replaces the functions of the existing triggers. It makes no trigger and does not lock the table.
  *
- * @param adopting they allow for rows whose names nobody has claimed
+ * @param adopting whether the triggers allow for rows whose names are not claimed yet
  */
 export const changeTriggers = (on: NamedTable, adopting: boolean): string[] => {
   const { functions, path, writes } = nameTriggersOf(on.holder, adopting)
@@ -130,7 +130,7 @@ export const changeTriggers = (on: NamedTable, adopting: boolean): string[] => {
   return makeFunctions({ replaced })
 }
 
-/** Whether a row has a name that it does not hold by the table of names. */
+/** Selects whether a row has a name that the table of names does not record for it. */
 export const findUnclaimed = (on: NamedTable): string => {
   const { of, holder } = on.holder
   const [name, key] = [(column: NamesColumn): string => nameField(of, 'n', column), holderKey(on.holder, 't')]
@@ -145,7 +145,7 @@ export const findUnclaimed = (on: NamedTable): string => {
     WHERE v.text IS NOT NULL AND NOT EXISTS (SELECT FROM ${on.names} AS n WHERE ${isHeld.join(' AND ')})) AS found`
 }
 
-/** Drops triggers, look-ups and what an adoption has left. Names are released from the rows afterwards. */
+/** Drops triggers, look-ups and the remains of an adoption. The names of the rows are released afterwards. */
 export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): string[] => [
   ...nameTriggersOf(on.holder).drop,
   ...alterTable(on, dropFilled(on, nameColumnsOf(on).length)),
@@ -155,7 +155,7 @@ export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): str
 const nameTexts = (on: NamedTable): string[] =>
   nameColumnsOf(on).map((name, index) => `${field('t', name)}::pg_catalog.text AS c${index}`)
 
-/** A part of the rows, in key order: the keys follow the other parameters, if any of the rows come after one. */
+/** Conditions for a range of keys: up to the key in $first, … and, with `after`, above the key that follows it. */
 const withinKeys = (on: NamedTable, first: number, after: boolean): string[] => [
   ...(after ? [compareKey(on, '>', first + on.types.length)] : []),
   compareKey(on, '<=', first),
@@ -166,27 +166,27 @@ export const lastKey = (on: NamedTable): string =>
   `SELECT ${keyTexts(on).join(', ')} FROM ${own(on)} ORDER BY ${on.primary.map((name) => `${field('t', name)} DESC`).join(', ')} LIMIT 1`
 
 /**
- * Locks rows in key order, but for those that somebody else has locked: up to the key $1, …
+ * Locks rows in key order, up to the key $1, …, and skips rows that another session has locked.
  *
- * @param after the key of the row that they come after follows; otherwise it begins with the first
+ * @param after whether the key of the preceding row follows; otherwise the range begins with the first row
  */
 export const lockRows = (on: NamedTable, limit: number, after: boolean): string =>
   lockInOrder(on, nameTexts(on), withinKeys(on, 1, after), limit)
 
-/** Notes rows that were passed over: $1 are the spots of the others, and the keys follow as above. */
+/** Notes the rows that `lockRows` skipped. $1 are the spots of the locked rows, and the keys follow as there. */
 export const noteBusy = (on: NamedTable, after: boolean): string =>
   `INSERT INTO ${leftRowsOf(on)} (key, kind)
 SELECT ${holderKey(on.holder, 't')}, 'busy' FROM ${own(on)}
  WHERE ${[...withinKeys(on, 2, after), 't.ctid OPERATOR(pg_catalog.<>) ALL ($1::pg_catalog.tid[])'].join(' AND ')}`
 
-/** Claims the names of the rows at the spots $1, which are locked. Clashes are noted. */
+/** Claims the names of the locked rows at the spots $1, and notes clashes. */
 export function claimRows(on: NamedTable): string {
   const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])]
   return `INSERT INTO ${claimBatchOf(on)} (${columns.map(quote).join(', ')})
 SELECT ${columns.map((name) => field('t', name)).join(', ')} FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
-/** Gives rows at the spots $1 other texts, by column; the triggers claim them. Returns the new spots. */
+/** Writes other texts to the rows at the spots $1, by column. The triggers claim them. Returns the new spots. */
 export function writeNames(on: NamedTable): string {
   const columns = nameColumnsOf(on)
   const arrays = ['$1::pg_catalog.tid[]', ...columns.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
@@ -197,7 +197,7 @@ RETURNING t.ctid::pg_catalog.text AS spot)
 SELECT w.spot FROM written AS w`
 }
 
-/** Notes the rows at the spots $1: their kinds $2, columns $3 and reasons $4, and who has the name: $5, $6, $7. */
+/** Notes the rows at the spots $1 with kinds $2, columns $3 and reasons $4. $5, $6, $7 identify the name's holder. */
 export const noteRows = (on: NamedTable): string =>
   `INSERT INTO ${leftRowsOf(on)} (key, kind, property, reason, holder, holder_property, holder_key)
 SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.holder_property, c.holder_key::pg_catalog.jsonb
@@ -209,11 +209,11 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
 export const deleteNamedRows = (on: NamedTable): string =>
   `DELETE FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 
-/** The last note that there is now. */
+/** Selects the `seq` of the last note. */
 export const lastNote = (on: NamedTable): string =>
   `SELECT coalesce(pg_catalog.max(l.seq), 0)::pg_catalog.text AS seq FROM ${leftRowsOf(on)} AS l`
 
-/** Takes the first notes up to $1, of which at most $2. */
+/** Deletes and returns the first notes up to $1, at most $2 of them. */
 export const popNotes = (on: NamedTable): string => {
   const left = leftRowsOf(on)
   return `WITH taken AS (DELETE FROM ${left} AS l WHERE l.seq OPERATOR(pg_catalog.=) ANY (ARRAY(
@@ -224,18 +224,18 @@ SELECT t.key FROM taken AS t`
 
 const joinedByKey = (on: NamedTable): string => hasNamedKey(on.holder, 't', 'l.key').join(' AND ')
 
-/** Locks the rows with the keys $1, as JSON, that nobody else has locked. */
+/** Locks the rows with the keys $1, as JSON, and skips rows that another session has locked. */
 export const lockKeys = (on: NamedTable): string =>
   `SELECT t.ctid::pg_catalog.text AS spot, l.key::pg_catalog.text AS key, ${nameTexts(on).join(', ')}
   FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key) JOIN ${own(on)} ON ${joinedByKey(on)} FOR NO KEY UPDATE OF t SKIP LOCKED`
 
-/** Notes rows with the keys $1, as JSON, where there are such rows. */
+/** Notes the keys $1, as JSON, if their rows exist. */
 export const noteKeys = (on: NamedTable): string =>
   `INSERT INTO ${leftRowsOf(on)} (key, kind)
 SELECT l.key, 'busy' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
  WHERE EXISTS (SELECT FROM ${own(on)} WHERE ${joinedByKey(on)})`
 
-/** The first rows that are left of each kind. */
+/** Selects the first rows that are left, each once by kind and property, with its last note. */
 export const readLeft = (on: NamedTable, limit: number): string =>
   `SELECT l.* FROM (
   SELECT DISTINCT ON (l.kind, l.key, l.property) l.kind, l.key::pg_catalog.text AS key, l.property, l.reason, l.holder,
@@ -243,7 +243,7 @@ export const readLeft = (on: NamedTable, limit: number): string =>
     FROM ${leftRowsOf(on)} AS l ORDER BY l.kind, l.key, l.property, l.seq DESC) AS l
  LIMIT ${limit}`
 
-/** How many notes of each kind there are. */
+/** Counts the notes of each kind. */
 export const countLeft = (on: NamedTable): string =>
   `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftRowsOf(on)} AS l GROUP BY l.kind`
 

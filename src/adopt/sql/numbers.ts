@@ -11,11 +11,11 @@ export interface NumberedTable extends OrderedTable {
   readonly number: NumberTable & { readonly schema: string }
 }
 
-/** The indexes that only the adoption needs: one finds rows without a number, the other the highest of a scope. */
+/** The indexes that only the adoption needs. One finds rows without a number, the other the highest of a scope. */
 const withoutNumber = (on: NumberedTable): string => nameOf(on, 'unnumbered')
 const ofNumbers = (on: NumberedTable): string => nameOf(on, 'numbered')
 
-/** The column, the table of scopes and the triggers, for rows that get their numbers from the command. */
+/** Creates the column, the table of scopes and the triggers. The command numbers the rows. */
 export function beginNumbers(on: NumberedTable, hasColumn: boolean): string[] {
   const { number } = on
   return [
@@ -24,12 +24,12 @@ export function beginNumbers(on: NumberedTable, hasColumn: boolean): string[] {
     ]),
     makeScopes(number, false),
     ...numberTriggers(number, true).create,
-    // It counts what the command writes too, which may leave out the triggers of others.
+    // The command may skip the user's triggers, but this trigger must count its writes too.
     ...alterTable(on, number.count ? [`ENABLE ALWAYS TRIGGER ${quote(countsUpdates(number))}`] : []),
   ]
 }
 
-/** Both can only fail where somebody has given one number twice. */
+/** The indexes of the adoption. They can only fail if a number exists twice in a scope. */
 export function helpingIndexes(on: NumberedTable): { readonly name: string; readonly create: string }[] {
   const { number, primary } = on
   const [table, column] = [tableName(on.table), quote(number.number)]
@@ -48,23 +48,23 @@ export function helpingIndexes(on: NumberedTable): { readonly name: string; read
   ]
 }
 
-/** The unique index over scope and number, as TypeORM makes it, while others write. */
+/** Creates the unique index over scope and number as TypeORM does, while others write. */
 export function createNumberIndex({ number }: NumberedTable): string {
   const columns = [...number.scope.map(({ name }) => name), number.number].map(quote).join(', ')
   return `CREATE UNIQUE INDEX CONCURRENTLY ${quote(number.index)} ON ${tableName(number)} (${columns})`
 }
 
 /**
- * Locks rows that have no number, in key order, but for those that somebody else has locked.
+ * Locks rows that have no number, in key order, and skips rows that another session has locked.
  *
- * @param after the key of the row that they come after is in $1, …; otherwise it begins with the first
+ * @param after whether $1, … are the key of the preceding row; otherwise the range begins with the first row
  */
 export const lockUnnumbered = (on: NumberedTable, limit: number, after: boolean): string =>
   lockInOrder(on, [], [`${field('t', on.number.number)} IS NULL`, ...(after ? [compareKey(on, '>', 1)] : [])], limit)
 
 /**
  * Numbers the rows at the spots $1, which are locked, after the highest number of their scope. The statement sees all
- * that was committed before; nobody else gives numbers meanwhile.
+ * that was committed before. No other session assigns numbers meanwhile.
  */
 export function numberLocked(on: NumberedTable): string {
   const { number, primary } = on
@@ -86,16 +86,16 @@ UPDATE ${own(on)} SET ${column} = p.number
  WHERE t.ctid OPERATOR(pg_catalog.=) p.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
-/** How many rows have no number, of which at most so many are counted. */
+/** Counts the rows without a number, up to the limit. */
 export const countUnnumbered = (on: NumberedTable, limit: number): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS rows FROM (
   SELECT FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NULL LIMIT ${limit}) AS r`
 
-/** A row that has one. */
+/** Finds a row that has a number. */
 export const findNumbered = (on: NumberedTable): string =>
   `SELECT FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NOT NULL LIMIT 1`
 
-/** The triggers do from now on what they are for; no trigger is made, and no lock but the functions' is taken. */
+/** Replaces the functions of the triggers with the final ones. Makes no trigger. Only `count` takes a table lock. */
 export function finishNumbers(on: NumberedTable): string[] {
   const { number } = on
   const relation = tableName(on.table)
@@ -106,13 +106,13 @@ export function finishNumbers(on: NumberedTable): string[] {
   ]
 }
 
-/** What only the adoption needed. */
+/** Drops the indexes that only the adoption needed. */
 export const endNumbers = (on: NumberedTable): string[] =>
   [withoutNumber(on), ofNumbers(on)].map((name) => `DROP INDEX IF EXISTS ${qualified(on.table.schema, name)}`)
 
 /**
- * Drops triggers, table of scopes and indexes. The column stays, because numbers are data, unless an adoption that is not done
- * has made it.
+ * Drops triggers, table of scopes and indexes. The column stays, because numbers are data, unless an unfinished
+ * adoption made it.
  */
 export function leaveNumbers(on: NumberedTable, made: boolean): string[] {
   const { number, table } = on

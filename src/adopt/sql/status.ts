@@ -13,9 +13,9 @@ const shortened = (query: string): string =>
   `pg_catalog.left(pg_catalog.regexp_replace(${query}, '\\s+', ' ', 'g'), ${QUERY_CHARACTERS})`
 
 /**
- * Selects the transactions of others that hold a lock on a table, or on what a session waits for, the oldest first: $1
- * is the OID of the table, $2 the modes that stop nobody, $3 whether tables that refer to it count too, $4 the session.
- * What another role does is hidden by the server, unless the reader has `pg_read_all_stats`.
+ * Selects the transactions of others that lock a table or block a session, the oldest first. $1 is the OID of the
+ * table, $2 the modes that block nobody, $3 whether tables that refer to it count too, and $4 the session. The server
+ * hides the activity of other roles, unless the reader has `pg_read_all_stats`.
  */
 export const LOCK_HOLDERS: string = `SELECT pg_catalog.jsonb_build_object('pid', s.pid, 'prepared', p.gid,
        'user', coalesce(s.usename, p.owner), 'application', s.application_name, 'state', coalesce(s.state, 'prepared'),
@@ -44,7 +44,7 @@ export const LOCK_HOLDERS: string = `SELECT pg_catalog.jsonb_build_object('pid',
 const hex = (digits: string): string =>
   `pg_catalog.concat('x', ${digits})::pg_catalog.bit(32)::pg_catalog.int8::pg_catalog.numeric`
 
-/** The last file of WAL in the archive ends here, in bytes; its name is three numbers of eight digits, the first a timeline. */
+/** The end of the last archived WAL file, in bytes. Its name is three numbers of eight digits, the first a timeline. */
 const ARCHIVED = `(
     (${hex('pg_catalog.substr(a.last_archived_wal, 9, 8)')} OPERATOR(pg_catalog.*) 4294967296)
     OPERATOR(pg_catalog.+) ((${hex('pg_catalog.substr(a.last_archived_wal, 17, 8)')} OPERATOR(pg_catalog.+) 1)
@@ -52,7 +52,7 @@ const ARCHIVED = `(
 
 /**
  * Selects the largest lag of a standby, in milliseconds, and how many bytes of WAL the server keeps for a slot or the
- * archive. A server that has archived nothing yet counts for slots only.
+ * archive. If the server has archived nothing yet, only slots count.
  */
 export const SERVER_LAG: string = `SELECT
        (SELECT (coalesce(extract(epoch FROM pg_catalog.max(r.replay_lag)), 0) OPERATOR(pg_catalog.*) 1000)::bigint
@@ -66,7 +66,7 @@ export const SERVER_LAG: string = `SELECT
            WHERE pg_catalog.current_setting('archive_mode') OPERATOR(pg_catalog.<>) 'off'
              AND a.last_archived_wal OPERATOR(pg_catalog.~) '^[0-9A-F]{24}$') AS k) AS wal`
 
-/** Selects what the server knows of the command that works on the table with the OID $1. */
+/** Selects the server's data about the command that works on the table with the OID $1. */
 export const COMMAND_STATUS: string = `SELECT pg_catalog.jsonb_build_object(
          'command', CASE WHEN s.pid IS NOT NULL THEN pg_catalog.jsonb_build_object('pid', s.pid, 'user', s.usename,
            'application', s.application_name, 'seconds', ${secondsSince('s.backend_start')},

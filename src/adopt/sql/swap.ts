@@ -26,20 +26,20 @@ export interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chai
   readonly triggers: readonly string[]
 }
 
-/** What takes the place of a guard of another declaration. */
+/** The replacement of a guard of another declaration. */
 export interface Swap {
-  /** The table as the declaration wants it; the adoption works with names of its own until then. */
+  /** The table as declared. Until the swap, the adoption uses names of its own. */
   readonly final: AdoptedTable
   readonly before: StandingGuard
-  /** Columns of the text that may be NULL from then on. */
+  /** Columns of the text that may be NULL after the swap. */
   readonly loosened: readonly string[]
   /** Columns that become NOT NULL once the new guard exists: the old declaration allows NULL there. */
   readonly tightened: readonly string[]
 }
 
 /**
- * The table with hidden columns, index and check of other names, which exist beside those of the guard until they take
- * their places. The guard's own name is the same, so all that belongs to the adoption is found by either.
+ * The table with hidden columns, index and check of other names. These exist beside those of the guard until they
+ * replace them. The guard's own name is the same, so both tables lead to the same objects of the adoption.
  */
 export const beside = (on: AdoptedTable): AdoptedTable => ({
   ...on,
@@ -55,7 +55,7 @@ export const beside = (on: AdoptedTable): AdoptedTable => ({
 
 const FIRST_SUFFIX = '_place_insert'
 
-/** Selects what belongs to one guard, and the kernel, among all triggers and functions of a table. */
+/** Selects the triggers and functions of one guard, and the kernel, among all those of a table. */
 export function guardIn(
   installed: InstalledTriggers,
   { table }: { readonly table: TextTable },
@@ -81,8 +81,8 @@ export function guardIn(
 }
 
 /**
- * Drops the old guard with its columns, and so with its index and check. The new columns take their names, and the new
- * guard is made. All of it is a change of the catalog: no row is read.
+ * Drops the old guard with its columns, which also drops its index and check. Gives their names to the new columns, and
+ * makes the new guard. All of this changes only the catalog, and no row is read.
  */
 export function swapGuards(on: AdoptedTable, { final, before, loosened }: Swap): string[] {
   const [relation, { table }] = [tableName(final.table), final]
@@ -105,13 +105,13 @@ export function swapGuards(on: AdoptedTable, { final, before, loosened }: Swap):
   ]
 }
 
-/** Rows that somebody has written, by primary key (`k0`, …), in the order of `seq`. */
+/** The rows that clients have written, by primary key (`k0`, …), in the order of `seq`. */
 const writtenOf = (on: Held): string => objectOf(on, 'written')
 
-/** Set in the session that follows: what it writes itself is not noted. */
+/** The setting of the session that follows the writers. Its own writes are not noted. */
 export const FOLLOWS = 'unique_text.follows'
 
-/** What the triggers need; without a lock on the table itself. */
+/** Creates the objects that the triggers need. Does not lock the table itself. */
 export function createWritten(on: AdoptedTable): string[] {
   const [columns, values] = [on.primary.map((_, index) => `k${index}`), on.primary.map((name) => field('NEW', name))]
   const body = `
@@ -133,7 +133,7 @@ END
 
 const FOLLOW_TRIGGERS = ['follow_insert', 'follow_update'] as const
 
-/** From their commit on every row that gets a text is noted. */
+/** Creates the triggers. After their commit, they note every row that gets a text. */
 export function beginFollowing(on: AdoptedTable): string[] {
   const [insert, update] = FOLLOW_TRIGGERS.map((one) => quote(nameOf(on, one)))
   const run = `FOR EACH ROW EXECUTE FUNCTION ${objectOf(on, 'follow')}()`
@@ -144,26 +144,26 @@ export function beginFollowing(on: AdoptedTable): string[] {
   ]
 }
 
-/** Takes away what notes the rows, also where a command was killed. */
+/** Drops the objects that note the rows, also after a command was killed. */
 export const endFollowing = (on: Held): string[] => [
   ...FOLLOW_TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`),
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'follow')}()`,
   `DROP TABLE IF EXISTS ${writtenOf(on)}`,
 ]
 
-/** Whether rows are noted: a command follows, or was killed as it did. */
+/** Selects whether rows are noted. If so, a command follows the writers, or was killed while it did. */
 export const findFollowing = (on: Held): string =>
   `SELECT pg_catalog.to_regclass(${literal(writtenOf(on))}) IS NOT NULL AS found`
 
 /**
- * Whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone
- * proves nothing: another role can have made it.
+ * Selects whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone
+ * proves nothing, because another role can have made it.
  */
 export const findLeft = (on: Pick<Adopting, 'table'>): string =>
   `SELECT ${HAS_TURN} AS running, EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
     AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${FOLLOW_TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
 
-/** The first $1 notes, each with its row as it is now; without `spot` if the row no longer exists. */
+/** Selects the first $1 notes, each with its current row. If the row no longer exists, `spot` is NULL. */
 export const readWritten = (on: AdoptedTable): string =>
   `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
   `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`

@@ -7,38 +7,38 @@ import { SQLSTATE } from '../../sql/sqlstate'
 import { field, tableName, type TextTable } from '../../sql/text-table'
 
 /**
- * What a row gets as its number that a client writes while the table is adopted: unique without a look at its chain. A
- * real one is far below, since a chain is at most that long.
+ * The first number for rows that a client writes while the table is adopted. Such a number is unique without a look at
+ * the chain. A real number is far lower, because no chain is that long.
  */
 export const FIRST_TEMPORARY_NUMBER: number = 2 ** 30
 
-/** The table of a schema's adoptions and their states: they are in the database, not in files. */
+/** The table of a schema's adoptions and their states. The database holds them, and no file does. */
 export const ADOPTIONS = 'unique_text_adoptions'
 
 const SLUG_CHARACTERS = 36
 
-/** What any adoption works on: a table with a text, names, or a number. */
+/** A table that an adoption works on: one with a text, names, or a number. */
 export interface Adopting {
   readonly table: {
     readonly schema: string
     readonly table: string
-    /** What distinguishes this adoption from others in the schema. */
+    /** The name that distinguishes this adoption from others in the schema. */
     readonly guard: string
   }
   /** Columns of the primary key. */
   readonly primary: readonly string[]
-  /** The role that owns it. */
+  /** The role that owns the table. */
   readonly owner: string
 }
 
-/** A table with a text that a command adopts: it is known where it is. */
+/** A table with a text that a command adopts. Its schema is known. */
 export interface AdoptedTable extends Adopting {
   readonly table: TextTable & { readonly schema: string }
 }
 
 type Site = Pick<Adopting, 'table'>
 
-/** A name of letters, digits and _ for what belongs to an adoption; no other text of the schema has it. */
+/** Returns a name of letters, digits and _ for an object of an adoption. No other text of the schema has this name. */
 export function nameOf({ table }: Site, suffix: string): string {
   const slug = table.guard.toLowerCase().replaceAll(/[^a-z0-9_]+/g, '_')
   const digest = createHash('sha1').update(table.guard).digest('hex').slice(0, 8)
@@ -52,7 +52,7 @@ export type Held = Pick<AdoptedTable, 'table'>
 /** The table's own rows, as `t`. */
 export const own = ({ table }: Site): string => `ONLY ${tableName(table)} AS t`
 
-/** A table whose rows are done in the order of their keys. */
+/** A table whose rows are processed in the order of their keys. */
 export interface OrderedTable extends Adopting {
   /** Types of the primary key's columns, as SQL. */
   readonly types: readonly string[]
@@ -60,7 +60,7 @@ export interface OrderedTable extends Adopting {
 
 const keyFields = ({ primary }: Adopting): string[] => primary.map((name) => field('t', name))
 
-/** The condition that the key of a row is after a given one, or up to it, whose parts are parameters from $first on. */
+/** The condition that a row's key is above a given key, or up to it. Its parts are the parameters from $first on. */
 export const compareKey = (on: OrderedTable, operator: '>' | '<=', first: number): string =>
   `ROW(${keyFields(on).join(', ')}) OPERATOR(pg_catalog.${operator}) ` +
   `ROW(${on.types.map((type, index) => `$${first + index}::${type}`).join(', ')})`
@@ -69,7 +69,7 @@ export const compareKey = (on: OrderedTable, operator: '>' | '<=', first: number
 export const keyTexts = (on: Adopting): string[] =>
   keyFields(on).map((key, index) => `${key}::pg_catalog.text AS k${index}`)
 
-/** Locks the first rows in key order, but for those that somebody else has locked. */
+/** Locks the first rows in key order, and skips rows that another session has locked. */
 export const lockInOrder = (
   on: Adopting,
   columns: readonly string[],
@@ -82,7 +82,7 @@ export const lockInOrder = (
 
 /** The adoptions of the table's schema, as SQL. */
 export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
-/** Chains that clients have written to, or that we have numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
+/** Chains that clients wrote to or the command numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
 export const queueOf = (on: Held): string => objectOf(on, 'queue')
 /** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
 export const workOf = (on: Held): string => objectOf(on, 'work')
@@ -90,7 +90,7 @@ export const workOf = (on: Held): string => objectOf(on, 'work')
 export const refusedOf = (on: Held): string => objectOf(on, 'refused')
 export const numbersOf = (on: Held): string => objectOf(on, 'numbers')
 
-/** Sets a number that no other row has. */
+/** A temporary number that no other row has. */
 export const nextNumber = (on: Held): string =>
   `pg_catalog.nextval(${literal(numbersOf(on))}::pg_catalog.regclass)::pg_catalog.int4`
 
@@ -101,18 +101,18 @@ const triggerNames = (on: Held): string[] => TRIGGERS.map((suffix) => nameOf(on,
 const ADOPTION_CLASS = '1970565217'
 const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4`
 
-/** A lock of the session on the table with the OID $1: only one command has it. */
+/** Takes a session lock for the table with the OID $1. Only one command can hold it. */
 export const TAKE_TURN: string = `SELECT pg_catalog.pg_try_advisory_lock(${ADOPTION_KEY}) AS mine`
 export const GIVE_TURN: string = `SELECT pg_catalog.pg_advisory_unlock(${ADOPTION_KEY})`
 
-/** What follows FROM: the session that has that lock, as `l`. */
+/** The FROM clause, without FROM, that finds the session with that lock, as `l`. */
 export const ADOPTION_TURN: string = `pg_catalog.pg_locks AS l
     JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) l.database
    WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND l.granted
      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.classid OPERATOR(pg_catalog.=) ${ADOPTION_CLASS}::pg_catalog.oid
      AND l.objid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND l.objsubid OPERATOR(pg_catalog.=) 2`
 
-/** Whether a command has that lock. On a standby, where locks of the primary are not seen, one may have it. */
+/** Whether a command holds that lock. True on a standby, because locks of the primary are not visible there. */
 export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN}))`
 
 export const drops = (on: Held): string[] => [
@@ -121,7 +121,7 @@ export const drops = (on: Held): string[] => [
   `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
 ]
 
-/** Transitional triggers that are there. */
+/** Finds the transitional triggers that exist. */
 export const findTransitional = (on: Held): string =>
   `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
   `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(on).map(literal).join(', ')}])`
@@ -141,7 +141,7 @@ export const createAdoptions = (on: Adopting): string[] => [
 export const readState = (schema: string): string =>
   `SELECT a.state::pg_catalog.text AS state FROM ${qualified(schema, ADOPTIONS)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
-/** Adds members $2 to it, or begins it. */
+/** Adds the members $2 to the stored state, or creates it. */
 export const writeState = (on: Site): string =>
   `INSERT INTO ${adoptions(on)} AS a (guard, state) VALUES ($1::pg_catalog.text, $2::pg_catalog.jsonb)
 ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) excluded.state`
@@ -149,31 +149,31 @@ ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) exclud
 export const forgetState = (on: Site): string =>
   `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
-/** The unique index, as TypeORM makes it, while others write. */
+/** Creates the unique index as TypeORM does, while others write. */
 export const createIndex = ({ table }: Held): string =>
   addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
 
-/** An index that finds texts by their hashes, and its comment. */
+/** Creates an index that finds texts by their hashes, and its comment. */
 export const createLookup = (lookup: LookupIndex): string[] =>
   addLookup(lookup).up.map((sql) => sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'))
 
 export const dropIndex = ({ table }: Site, name: string): string =>
   `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
 
-/** One statement, or none where there is nothing to do. */
+/** Returns one statement, or none if there are no clauses. */
 export const alterTable = (on: Site, clauses: readonly string[]): string[] =>
   clauses.length === 0 ? [] : [`ALTER TABLE ${tableName(on.table)} ${clauses.join(', ')}`]
 
 const filledName = (on: Site, column: number): string => nameOf(on, `filled_${column}`)
 
-/** Clauses that take away the checks that so many columns are not NULL, where they are there. */
+/** Clauses that drop the NOT NULL checks of so many columns, if they exist. */
 export const dropFilled = (on: Site, columns: number): string[] =>
   Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
 
-/** A check that is validated with those that columns are not NULL. */
+/** A check that is validated together with the NOT NULL checks of columns. */
 export interface Check {
   readonly name: string
-  /** Adds it; undefined: it is there already. */
+  /** The clause that adds the check; undefined if it exists already. */
   readonly clause: string | undefined
 }
 
@@ -183,7 +183,7 @@ export function textCheck({ table }: Held, isThere: boolean): Check {
   return { name: table.check, clause: isThere ? undefined : `${sql.slice(sql.indexOf('ADD CONSTRAINT'))} NOT VALID` }
 }
 
-/** Adds checks for rows that are written from now on. One statement: the table is locked once. */
+/** Adds checks for rows that are written from now on. One statement locks the table once. */
 export const addChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
   alterTable(on, [
     ...required.flatMap((name, index) => [
@@ -193,7 +193,7 @@ export const addChecks = (on: Site, required: readonly string[], check?: Check):
     ...(check?.clause === undefined ? [] : [check.clause]),
   ])
 
-/** Reads the table once, while others read and write. */
+/** Validates the checks. The server reads the table once, while others read and write. */
 export const validateChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
   alterTable(
     on,
@@ -212,17 +212,17 @@ export const requireColumns = (on: Site, required: readonly string[]): string[] 
   ...alterTable(on, dropFilled(on, required.length)),
 ]
 
-/** From the commit of the guard on the transitional triggers do nothing; to drop one takes a lock that stops readers. */
+/** Disables the transitional triggers at the commit of the guard. To drop one takes a lock that blocks readers. */
 export const disableTriggers = (on: Held): string =>
   `ALTER TABLE ${tableName(on.table)} ${triggerNames(on)
     .map((name) => `DISABLE TRIGGER ${quote(name)}`)
     .join(', ')}`
 
-/** Everything that only the adoption needed. */
+/** Drops everything that only the adoption needed. */
 export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
 
 /**
- * Drops columns, index and check, and what an adoption has left. The guard's own statements run before.
+ * Drops columns, index and check, and the remains of an adoption. The guard's own statements run first.
  *
  * @param lookup an index that is dropped too
  */
@@ -237,10 +237,10 @@ export function leave(on: Held, lookup?: string): string[] {
   ]
 }
 
-/** The kinds of lock that a step asks for. */
+/** The lock modes that a step requests. */
 export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
 
-/** Opens a transaction that gives up if it does not get the table in time. */
+/** Opens a transaction that fails if it does not lock the table in time. */
 export const beginLocked = (
   on: Site,
   mode: LockMode,
@@ -249,19 +249,19 @@ export const beginLocked = (
   `BEGIN; SET LOCAL lock_timeout = ${timeouts.lock}; SET LOCAL statement_timeout = ${timeouts.hold + timeouts.lock}; ` +
   `LOCK TABLE ${tableName(on.table)} IN ${mode} MODE; SET LOCAL statement_timeout = ${timeouts.hold}`
 
-/** For the transaction: a few rows are found one by one, and never by reading the whole table. */
+/** Settings of a transaction that looks up a few rows by index and never reads the whole table. */
 export const BY_INDEX =
   'SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off'
 
-/** How long a killed command may leave a statement behind. */
+/** The server ends the statement of a killed command within this interval. */
 export const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
 
-/** Gives no pages back to the system, because that locks the table. */
+/** Vacuums but returns no pages to the operating system, because that locks the table. */
 export const vacuumTable = ({ table }: Site): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
 
 export const analyzeTable = ({ table }: Site): string => `ANALYZE ${tableName(table)}`
 
-/** What decides whether and how a table can be adopted, beside its columns, indexes and checks. */
+/** The facts, besides columns and indexes, that decide whether and how a table can be adopted. */
 export interface AdoptionFacts {
   readonly oid: string
   readonly schema: string
@@ -269,18 +269,18 @@ export interface AdoptionFacts {
   /** `pg_class.relkind`: `r` for an ordinary table. */
   readonly kind: string
   readonly owner: string
-  /** What the server estimates; -1 where it never looked. */
+  /** The server's estimate; -1 if the table was never analyzed. */
   readonly rows: number
   readonly bytes: number
-  /** Triggers of the user's that an UPDATE fires. */
+  /** The user's triggers that an UPDATE fires. */
   readonly updateTriggers: readonly string[]
-  /** Triggers that it fires as a replica, too or only then. */
+  /** The user's triggers that an UPDATE fires while `session_replication_role` is `replica`. */
   readonly replicaTriggers: readonly string[]
-  /** Columns that foreign keys of the table have, or of others that refer to it. */
+  /** The columns of the table's foreign keys, and those that foreign keys refer to. */
   readonly keyColumns: readonly string[]
-  /** Policies hide rows from the role. */
+  /** Whether policies hide rows from the role. */
   readonly hidesRows: boolean
-  /** Citus keeps its rows in shards, or in copies on every node. */
+  /** Whether Citus keeps the rows in shards, or in copies on every node. */
   readonly distributed: boolean
   /** Tables that inherit from it. */
   readonly children: readonly string[]
@@ -294,7 +294,7 @@ const triggersOn = (enabled: string): string => `(
             AND NOT EXISTS (SELECT FROM pg_catalog.unnest($2::pg_catalog.text[]) AS p (name) WHERE pg_catalog.starts_with(t.tgname, p.name)))`
 
 /**
- * @param relation the table's name as SQL; `search_path` decides where it names no schema
+ * @param relation the table's name as SQL; `search_path` applies if it names no schema
  * @param ours how the names of our own triggers begin
  * @returns undefined if there is no such table
  */
@@ -338,9 +338,9 @@ const COMMAND_SETTINGS = {
   lock_timeout: '0',
   statement_timeout: '0',
   jit: 'off',
-  // A policy that hides rows is an error, and leaves none of them out.
+  // If a policy would hide rows, the query fails instead.
   row_security: 'off',
-  // A log holds values as texts, which a session with other settings must read as they were written.
+  // A log holds values as text. A session with other settings must read the same values.
   datestyle: 'ISO, YMD',
   timezone: 'UTC',
   intervalstyle: 'postgres',
@@ -349,7 +349,7 @@ const COMMAND_SETTINGS = {
   bytea_output: 'hex',
 } as const
 
-/** The settings that an adoption changes for its session, to be put back. */
+/** Reads the settings that an adoption changes for its session and restores later. */
 export const READ_SETTINGS: string = `SELECT ${[
   'search_path',
   'session_replication_role',
@@ -362,26 +362,27 @@ export const WRITE_SETTINGS: string = `SELECT ${Object.entries(COMMAND_SETTINGS)
   .map(([name, value]) => `pg_catalog.set_config('${name}', '${value}', false)`)
   .join(', ')}`
 
-/** $1 is the name, $2 the value. */
+/** Sets the setting $1 to the value $2. */
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
-/** The table in whose schema an adoption keeps what it needs, and the owner of that. */
+/** The table in whose schema an adoption keeps its objects, and their owner. */
 interface Owned {
   readonly table: { readonly schema: string }
   readonly owner: string
 }
 
 /**
- * Whether a relation, by its OID as SQL, is a table of a role that could act as the owner of ours: of another role it may
- * be a view whose functions run as who reads it, or hold rows, statistics and privileges that outlive its ownership.
+ * Whether a relation, by its OID as SQL, is a table of a role that could act as the owner of ours. A relation of
+ * another role may be a view whose functions run as the reader. Its rows, statistics and privileges may outlive its
+ * ownership.
  */
 const isTrusted = (found: string, owner: string): string => `EXISTS (SELECT FROM pg_catalog.pg_class AS k
     WHERE k.oid OPERATOR(pg_catalog.=) ${found} AND k.relkind OPERATOR(pg_catalog.=) 'r'
       AND pg_catalog.pg_has_role(k.relowner, ${owner}, 'MEMBER'))`
 
 /**
- * Selects the schema of the table $1, and whether the table that an adoption keeps under the name $2 may be read. This is
- * a statement of its own, before the one that reads. Between the two, only a trusted role can replace that table.
+ * Selects the schema of the table $1, and whether the table that an adoption keeps under the name $2 may be read. This
+ * is a statement of its own, before the one that reads. Between the two, only a trusted role can replace that table.
  */
 export const FIND_KEPT: string = `SELECT n.nspname AS schema, ${isTrusted(
   "pg_catalog.to_regclass(pg_catalog.format('%I.%I', n.nspname, $2::pg_catalog.text))",
@@ -406,7 +407,7 @@ END
 
 const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`
 
-/** Runs before CREATE TABLE IF NOT EXISTS: what default privileges grant on a new table is revoked at once. */
+/** Runs before CREATE TABLE IF NOT EXISTS. Grants by default privileges on a new table are revoked at once. */
 export const refuseWritten = ({ table }: Pick<Owned, 'table'>, name: string): string =>
   `DO ${dollarQuote(`
 DECLARE
@@ -422,10 +423,10 @@ END
 `)}`
 
 /**
- * Gives tables and sequences, as SQL, to the table's owner. Nobody else writes to them, whatever default privileges have
- * granted: names are taken and rows restored by what is written there.
+ * Gives tables and sequences, as SQL, to the table's owner, and revokes grants by default privileges. Nobody else may
+ * write to them, because their contents decide which names are taken and which rows are restored.
  *
- * @param access `readable` lets those read who were granted it
+ * @param access `readable` keeps grants of SELECT
  */
 export const ownAlone = (
   { owner }: Owned,

@@ -21,7 +21,7 @@ import {
   workOf,
 } from './table'
 
-/** Pages of a table, from the first to before the last; or, of one page, from a line to before another. */
+/** The pages of a table from `from` up to, but without, `to`. With `lines`, a range of lines of one page. */
 export interface Pages {
   readonly from: number
   readonly to: number
@@ -29,25 +29,25 @@ export interface Pages {
   readonly lines?: readonly [from: number, to: number]
 }
 
-/** Numbers, also where the stored state of an adoption holds something else. */
+/** Converts the pages to integers, because the stored state of an adoption may hold other values. */
 function inPages(pages: Pages): string {
   const [from, to, lines] = [Math.trunc(pages.from), Math.trunc(pages.to), pages.lines]
   const [first, last] = lines ? [`(${from},${lines[0]})`, `(${from},${lines[1]})`] : [`(${from},0)`, `(${to},0)`]
   return `t.ctid OPERATOR(pg_catalog.>=) '${first}'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '${last}'::pg_catalog.tid`
 }
 
-/** The row should have a hash but has none. */
+/** Whether the row should have a hash but has none. */
 function isUnfilled({ table }: Held): string {
   const none = `t.${quote(table.hash)} IS NULL`
   return table.nullable ? `${none} AND NOT (${textIsNull(table, 't').join(' AND ')})` : none
 }
 
-/** Which rows a sweep writes: those without a hash, or also those whose hash is not that of their text. */
+/** The rows that a sweep writes: those without a hash, or also those whose hash is not that of their text. */
 export type Wanted = 'missing' | 'wrong'
 
 function isWanted(on: Held, wanted: Wanted): string {
   if (wanted === 'missing') return isUnfilled(on)
-  // Somebody may have made the column before us.
+  // The column may have existed before the adoption.
   const hash = `t.${quote(on.table.hash)}`
   const textless = textIsNull(on.table, 't').join(' AND ')
   const right = `${hash} OPERATOR(pg_catalog.=) ${hashExpression(on.table, 't')}`
@@ -56,7 +56,7 @@ function isWanted(on: Held, wanted: Wanted): string {
     : `NOT coalesce(${right}, false)`
 }
 
-/** How many pages the table has now. Rows that are written later have their hashes. */
+/** Selects the current number of pages of the table. Rows that are written later have their hashes. */
 export const countPages = ({ table }: Held): string =>
   `SELECT (pg_catalog.pg_relation_size('${tableName(table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
   `pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text AS pages`
@@ -64,24 +64,24 @@ export const countPages = ({ table }: Held): string =>
 export const texts = ({ table }: Held): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
 
-/** How many bytes `readTexts` would give; none of them is read for that. */
+/** Counts the bytes that `readTexts` would return, without reading them. */
 export const countBytes = (on: Held, pages: Pages, wanted: Wanted): string =>
   `SELECT coalesce(pg_catalog.sum(${on.table.text
     .map(({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
     .join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes FROM ${own(on)} ` +
   `WHERE ${inPages(pages)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
 
-/** Texts to be normalized, by `spot`; of every row where the normalizer is another one than the rows know. */
+/** Selects the texts to normalize, by `spot`. If the rows have another normalizer, it selects the text of every row. */
 export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
   `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${own(on)} WHERE ${inPages(pages)} ` +
   `AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
 
 /**
- * Gives rows of these pages their hashes, and where the normalizer changed a text that too, if the row still has the one
- * that was read. Rows that others have locked are left for another sweep. It returns how many rows wanted something
- * and how many of them got it, and stores how far the sweep is.
+ * Writes the hashes of the rows of these pages. If the normalizer changed a text, and the row still has the old text,
+ * the new text is written too. Rows that others have locked are left for another sweep. Returns how many rows needed a
+ * write and how many of them were written, and stores the progress of the sweep.
  *
- * @param changes there are changed texts: $3 are their spots, and old and new texts of each column follow
+ * @param changes whether texts changed; $3 are their spots, and the old and new texts of each column follow
  */
 export function fillPages(on: AdoptedTable, pages: Pages, wanted: Wanted, changes: boolean): string {
   const { table } = on
@@ -101,7 +101,7 @@ SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.card
        ((SELECT pg_catalog.count(*) FROM written)${changes ? ' OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM altered)' : ''})::pg_catalog.text AS written`
 }
 
-/** A changed text leaves its chain: where it had a hash, it gets a number of its own, and its new chain is noted. */
+/** Writes changed texts. A row that had a hash leaves its chain and gets its own number. Its new chain is noted. */
 function fillChanged(on: AdoptedTable, pages: Pages, wanted: Wanted, lock: string): string {
   const { table } = on
   const { rows, set, unchanged } = alteredTexts(on, 3)
@@ -121,7 +121,7 @@ altered AS (
   }`
 }
 
-/** Texts that change, as rows `c` with their spots, old texts `o0`, … and new ones `n0`, …, from the parameter $first on. */
+/** Changed texts as rows `c` with spots, old texts `o0`, … and new texts `n0`, …, from the parameter $first on. */
 function alteredTexts({ table }: Held, first: number) {
   const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
   const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
@@ -151,7 +151,7 @@ export const primaryKeyAsJson = ({ primary }: Pick<Adopting, 'primary'>, row: st
     .map((name) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, ${field(row, name)}`)
     .join(', ')})`
 
-/** Notes rows whose texts are refused; $1 are their spots, $2 the reasons. */
+/** Notes rows whose texts are refused. $1 are their spots, and $2 the reasons. */
 export const noteRefused = (on: AdoptedTable): string =>
   `INSERT INTO ${refusedOf(on)} (${keyParts(on)}, reason)
 SELECT ${on.primary.map((name) => field('t', name)).join(', ')}, r.reason
@@ -167,7 +167,7 @@ const refusedKey = ({ primary }: AdoptedTable): string => {
   return `pg_catalog.jsonb_build_object(${pairs.join(', ')})`
 }
 
-/** The first rows that are refused, and how many there are in all. */
+/** Selects the first refused rows, and the number of all. */
 export const readRefused = (on: AdoptedTable, limit: number): string => {
   return (
     `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
@@ -175,11 +175,11 @@ export const readRefused = (on: AdoptedTable, limit: number): string => {
   )
 }
 
-/** The current texts of the rows that were refused. */
+/** Selects the current texts of the refused rows. */
 export const refusedTexts = (on: AdoptedTable): string =>
   `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r.k')}`
 
-/** Removes rows from the list of refused ones that have none of the keys $1, as JSON, or no longer exist. */
+/** Removes rows from the list of refused rows if their key is not among $1, as JSON, or if they no longer exist. */
 export const keepRefused = (on: AdoptedTable): string =>
   `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
   `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r.k')}))`
@@ -189,11 +189,11 @@ export const deleteRefused = (on: AdoptedTable): string =>
   `DELETE FROM ${own(on)} USING ${refusedOf(on)} AS r WHERE ${samePrimary(on, 'r.k')} ` +
   `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 
-/** @param parts of a key, without their numbers: `w.k` for `w.k0`, … */
+/** @param parts the parts of a key, without their numbers: `w.k` for `w.k0`, … */
 export const samePrimary = ({ primary }: AdoptedTable, parts: string, row = 't'): string =>
   primary.map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${parts}${index}`).join(' AND ')
 
-/** Makes the list of refused rows anew. */
+/** Recreates the list of refused rows. */
 export const createRefused = (on: AdoptedTable): string[] => [
   `DROP TABLE IF EXISTS ${refusedOf(on)}`,
   `CREATE TABLE ${refusedOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')}, ` +
@@ -203,8 +203,8 @@ export const createRefused = (on: AdoptedTable): string[] => [
 ]
 
 /**
- * Gives rows at the spots $1 their new texts, if they still have the old ones, under the guard, which refuses one that
- * another row holds. Rows that somebody has locked are left out.
+ * Writes new texts to the rows at the spots $1, if they still have the old texts. The guard refuses a text that another
+ * row holds. Rows that another session has locked are left out.
  */
 export function renormalize(on: Held): string {
   const { rows, set, unchanged } = alteredTexts(on, 1)
@@ -224,7 +224,7 @@ export const isOfChain = ({ table }: Held, chain: string): string =>
 
 /**
  * Finds the rows of chains that have several rows or no anchor, and the numbers that they should have. Every chain is
- * noted too: its anchor may be deleted before it is flagged.
+ * noted too, because its anchor may be deleted before it is flagged.
  */
 export function findChains(on: AdoptedTable): string[] {
   const { table, primary } = on
@@ -281,25 +281,25 @@ SELECT (SELECT pg_catalog.max(w.place) FROM w)::pg_catalog.text AS last, (SELECT
        (SELECT pg_catalog.count(*) FROM done)::pg_catalog.text AS written`
 }
 
-/** The notes after the place $1, at most $2 of them. */
+/** Selects the notes after the place $1, at most $2 of them. */
 export const readQueue = (on: Held): string =>
   `SELECT q.seq::pg_catalog.text AS seq FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
   `ORDER BY q.seq LIMIT $2::pg_catalog.int8`
 
-/** Notes of chains that we have numbered, whose anchor exists with its flag: if it is deleted, that is noted anew. */
+/** Deletes the notes of numbered chains whose flagged anchor exists. If it is deleted, a trigger notes it anew. */
 export const dropNumbered = (on: Held): string =>
   `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${isOfChain(on, 'q')} ` +
   `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
 
-/** How many notes there are, counted up to $1. */
+/** Counts the notes, up to $1. */
 export const countQueue = (on: Held): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS notes FROM ` +
   `(SELECT FROM ${queueOf(on)} LIMIT $1::pg_catalog.int8) AS q`
 
 /**
- * Of each chain that the notes $1 name: the row of the lowest number and the rows without a real number, locked, and the
- * highest real number. A row that somebody else has locked has no `spot`: its chain must not be touched. The
- * other rows are not read, because any number of them may hold a text. Uses the unique index.
+ * For each chain that the notes $1 name, locks the row with the lowest number and the rows without a real number.
+ * Selects them with the highest real number. A row that another session has locked has no `spot`, and its chain must
+ * not be touched. The other rows are not read, because any number of them may hold a text. Uses the unique index.
  */
 export function lockChains(on: AdoptedTable): string {
   const { table, primary } = on
@@ -327,7 +327,7 @@ SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.te
  ORDER BY s.chain, h.number, ${primary.map((_, index) => `h.k${index}`).join(', ')}`
 }
 
-/** The chains of the notes $1 by their names in `lockChains`; a note of the same chain keeps it too. */
+/** Deletes the notes $1, except those of the chains that the notes $2 name. */
 export const dropNotes = (on: Held): string => {
   const chain = ({ table }: Held): string =>
     [...table.scope.map((_, index) => `s${index}`), 'hash']
@@ -339,7 +339,7 @@ export const dropNotes = (on: Held): string => {
   )
 }
 
-/** Gives the rows at the spots $1, which are locked, the numbers $2 and the flags $3. */
+/** Writes the numbers $2 and the flags $3 to the locked rows at the spots $1. */
 export function writeNumbers(on: Held): string {
   const { table } = on
   return `UPDATE ${own(on)} SET ${quote(table.number)} = w.number, ${quote(table.chained)} = w.chained
@@ -347,7 +347,7 @@ export function writeNumbers(on: Held): string {
  WHERE t.ctid OPERATOR(pg_catalog.=) w.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
-/** Gives the rows at the spots $1, which are locked, other texts: they leave their chains, and the new ones are noted. */
+/** Writes other texts to the locked rows at the spots $1. They leave their chains, and the new chains are noted. */
 export function writeTexts(on: AdoptedTable): string {
   const { table } = on
   const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
@@ -362,7 +362,7 @@ export function writeTexts(on: AdoptedTable): string {
 INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered`
 }
 
-/** Rows that hold the same text: groups, surplus rows, the largest group, and the keys of the first ones. */
+/** Counts rows with the same text: groups, surplus rows and the largest group. Selects the keys of the first groups. */
 export function countDuplicates(on: AdoptedTable, limit: number): string {
   const { table } = on
   const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
@@ -382,11 +382,11 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
   FROM g`
 }
 
-/** Rows that violate NOT NULL, by key; read without a lock. */
+/** Selects the keys of rows that violate NOT NULL, without a lock. */
 export const findNulls = (on: Adopting, column: string, limit: number): string =>
   `SELECT ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
 
-/** What the transitional triggers need; without a lock on the table itself. */
+/** Creates the objects that the transitional triggers need. Does not lock the table itself. */
 export function createObjects(on: AdoptedTable): string[] {
   const { table } = on
   const scope = table.scope.map((name, index) => `t.${quote(name)} AS s${index}, `).join('')
@@ -403,7 +403,7 @@ export function createObjects(on: AdoptedTable): string[] {
   ]
 }
 
-/** It runs as the table's owner: a role that may only INSERT could neither write to the queue nor take a number. */
+/** A function that runs as the table's owner. A role with only INSERT could not write to the queue or take a number. */
 export const functionOf = (on: AdoptedTable, suffix: string, body: string): OwnedFunction => ({
   schema: on.table.schema,
   name: nameOf(on, suffix),
@@ -424,7 +424,7 @@ const sameScopeColumns = ({ table }: Held): string[] =>
 
 const keepsHash = ({ table }: Held): string => same(field('OLD', table.hash), field('NEW', table.hash))
 
-/** Every row that a client writes has its hash at once, and a number of its own until its chain is settled. */
+/** Gives every row that a client writes its hash at once, and a number of its own until its chain is settled. */
 function placingBody(on: AdoptedTable): string {
   const { table } = on
   const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
@@ -500,17 +500,17 @@ function createTriggers(on: AdoptedTable): string[] {
   ]
 }
 
-/** A hidden column, as TypeORM wants it. */
+/** A hidden column with the comment that TypeORM expects. */
 export interface HiddenComment {
   readonly name: string
   readonly comment: string
 }
 
 /**
- * Hidden columns, as constants that rewrite no row, and the transitional triggers.
+ * Adds the hidden columns, as constants that rewrite no row, and the transitional triggers.
  *
- * @param hidden hash, number and flag
- * @param standing the columns that are there already
+ * @param hidden the hash, the number and the flag
+ * @param standing the columns that exist already
  */
 export function beginAdoption(
   on: AdoptedTable,

@@ -15,8 +15,8 @@ import {
 import type { Held } from './table'
 
 /**
- * The newest merged rows before the place $2 of the log, at most $3; $1 is the text, $4 the key of the only one that is
- * wanted, or NULL. With each the names of its columns, and whether the row that it became was merged later.
+ * Selects the newest merged rows before the place $2 of the log, at most $3. $1 is the text, and $4 the key of the only
+ * wanted row, or NULL. Each has the names of its columns, and whether the row that it became was merged later.
  */
 export const readMerged = (on: Held): string => `SELECT m.seq::pg_catalog.text AS seq, m.old, m.kept,
        ARRAY(SELECT pg_catalog.jsonb_object_keys(m.data)) AS columns,
@@ -27,7 +27,7 @@ export const readMerged = (on: Held): string => `SELECT m.seq::pg_catalog.text A
    AND coalesce(m.old OPERATOR(pg_catalog.=) $4::pg_catalog.text[], true)
  ORDER BY m.seq DESC LIMIT $3::pg_catalog.int8`
 
-/** What else the merges of the rows at the places $2 changed, the last first; $1 is the text. */
+/** Selects the other changes of the merges of the rows at the places $2, the last first. $1 is the text. */
 export const readLogged = (on: Held): string => `WITH r AS MATERIALIZED (SELECT r.seq, r.guard, r.old
     FROM ${merges(on)} AS r WHERE r.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[])),
 m AS MATERIALIZED (SELECT m.seq, m.change, m.data, r.seq AS of, r.guard, r.old
@@ -41,7 +41,7 @@ SELECT m.seq::pg_catalog.text AS seq, m.change::pg_catalog.text AS change, m.dat
        OR b.seq OPERATOR(pg_catalog.>) m.of AND b.seq OPERATOR(pg_catalog.<) m.seq))
  ORDER BY m.seq DESC`
 
-/** The record of a table that JSON of the log holds. Its columns of JSON are read apart: `valueOf`. */
+/** The record of a table that JSON of the log holds. `valueOf` reads its columns of JSON separately. */
 function loggedRecord(table: MergedTable, json: string): string {
   const ofJson = table.columns.flatMap(({ name, json: type }) => (type === null ? [] : [literal(name)]))
   const others =
@@ -54,7 +54,7 @@ const valueOf = (record: string, json: string, { name, json: type }: WritableCol
     ? field(record, name)
     : `(${json} OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)::pg_catalog.${type}`
 
-/** Puts rows back that the log holds at the places $1, the last first; columns that they did not have get their defaults. */
+/** Restores the rows that the log holds at the places $1, the last first. Columns that are not logged get defaults. */
 export function putBack(on: Held, table: MergedTable, logged: ReadonlySet<string>): string {
   const columns = table.columns.filter(({ name }) => logged.has(name))
   return `INSERT INTO ${tableName(table)} (${columns.map(({ name }) => quote(name)).join(', ')}) OVERRIDING SYSTEM VALUE
@@ -63,7 +63,7 @@ SELECT ${columns.map((one) => valueOf('v', 'm.data', one)).join(', ')}
  WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ORDER BY m.seq DESC`
 }
 
-/** The places among $1 whose rows are not all that the log holds. */
+/** Selects the places among $1 whose rows differ from the log. */
 export function findAltered(on: Held, table: MergedTable, logged: ReadonlySet<string>): string {
   const names = namesOfColumns(table).filter((name) => logged.has(name))
   const same = table.primary.map((name) => `${field('t', name)} OPERATOR(pg_catalog.=) ${field('v', name)}`)
@@ -74,8 +74,8 @@ export function findAltered(on: Held, table: MergedTable, logged: ReadonlySet<st
 }
 
 /**
- * Puts values back that the log has at the places $1, where they are still what the merge made of them; gives the places
- * of those that are. Of rows without a primary key, which are known by all that they hold, it takes one place at a time.
+ * Restores the values that the log holds at the places $1, if the merge's values are still there. Returns the places of
+ * the restored values. All values together identify a row without a primary key, so such rows take one place at a time.
  */
 export function turnBack(on: Held, table: MergedTable, change: LoggedChange): string {
   const columns = table.columns.filter(({ name }) => change.columns?.includes(name))
@@ -107,11 +107,11 @@ SELECT u.seq::pg_catalog.text AS seq FROM u`
 const part = (name: 'key' | 'was' | 'made'): string =>
   `(m.data OPERATOR(pg_catalog.->) ${literal(name)}::pg_catalog.text)`
 
-/** Forgets what the log has at the places $1. */
+/** Deletes the entries of the log at the places $1. */
 export const forgetEntries = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
-/** The keys of the rows at the places $1 are theirs again, and what was merged into them before became them. */
+/** Gives the rows at the places $1 their keys again. Rows that were merged into them before resolve to them again. */
 export const forgetKeys = (on: Held): readonly string[] => [
   `WITH a AS MATERIALIZED (SELECT a.old, b.old AS own, b.kept FROM ${merges(on)} AS b JOIN ${merges(on)} AS a
       ON a.guard OPERATOR(pg_catalog.=) b.guard AND a.kept OPERATOR(pg_catalog.=) b.old AND a.change IS NULL
