@@ -36,10 +36,10 @@ import { type TextState, type TextWork, UnguardedText } from './texts'
 import { abandonWork, type AdoptReport, adoptWork, type FindWork, isAdopted, storedState } from './work'
 
 /**
- * Brings a table with rows under the guard while the application runs. If it stops early, what it has done stays, and
- * the same call continues from there.
+ * Adds the guard to a table with rows while the application runs. If it stops early, its work is kept, and the same
+ * call continues from there.
  *
- * @throws AdoptionError if a person has to decide; its `reason` says what
+ * @throws AdoptionError if a person has to decide; its `reason` is the condition
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export async function adopt(
@@ -76,7 +76,7 @@ export async function adoptWith(
 }
 
 /**
- * Returns the steps of an adoption with their SQL, none for a table that is adopted. Changes nothing.
+ * Returns the steps of an adoption with their SQL. An adopted table has none. Changes nothing.
  *
  * @throws AdoptionError if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -97,8 +97,8 @@ export async function planAdoption(
 }
 
 /**
- * Reads how far an adoption is and what it waits for, from another connection than that of the command. Of a merge or its
- * undo it returns what the server knows.
+ * Reads the progress of an adoption and the sessions that block it, on a connection other than that of the command. For
+ * a merge or its undo, it returns the server's data.
  *
  * @throws AdoptionError if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -112,7 +112,7 @@ export async function adoptionStatus(
   const find = findWork(dataSource, entity, options.property)
   const root = rootOf(dataSource.getMetadata(entity))
   return await withSession(dataSource, {}, {}, async (session) => {
-    // A session that has the table locked is what a person wants to know.
+    // A short timeout, because a person wants to see the session that has locked the table.
     await session.set('lock_timeout', '200')
     const oid = await tableOids(session.query, qualified(foreignSchema(root), root.tableName))
     if (oid === undefined) throw noTable(root.tablePath)
@@ -127,15 +127,15 @@ export async function adoptionStatus(
   })
 }
 
-/** Options of `abandon`; as those of `adopt`. */
+/** Options of `abandon`, like those of `adopt`. */
 export type AbandonOptions = Pick<AdoptOptions, LockOption | HoldOption>
 
 const ABANDON_RULES: Rules<AbandonOptions> = { ...LOCK_RULES, ...HOLD_RULES }
 
 /**
- * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the
- * application runs. No text is changed. It also undoes an adoption that is only half done: where that is to change a
- * declaration, the guard that existed before stays.
+ * Removes guard, hidden columns, index and check, and the remains of an adoption, in one short transaction while the
+ * application runs. No text is changed. It also undoes an unfinished adoption. If that adoption changes a declaration,
+ * the guard that existed before is kept.
  *
  * @throws AdoptionError if an adoption is running, and if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -151,9 +151,9 @@ export async function abandon(
 }
 
 /**
- * Chooses what is to be adopted.
+ * Chooses the text, names or number to adopt.
  *
- * @throws DeclarationError where several might be meant
+ * @throws DeclarationError if the choice is ambiguous
  */
 function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, property?: string): FindWork {
   const metadata = dataSource.getMetadata(entity)
@@ -179,9 +179,9 @@ function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, p
 }
 
 /**
- * If a guard with the same rules exists, rows are at most normalized anew.
+ * Finds a text to adopt. If a guard with the same rules exists, rows are at most normalized again.
  *
- * @throws AdoptionError for a table that is not there, or that is none, and for a text without a guard
+ * @throws AdoptionError if the table does not exist or is no ordinary table, and for a text without a guard
  * @throws UnsupportedDatabaseError
  */
 export async function findText(declaration: Declaration, query: Query): Promise<TextWork> {

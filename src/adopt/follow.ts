@@ -18,15 +18,15 @@ import { findTargetOf, normalizeStored, requireAdopted, type Target } from './ta
 import { refusedRows, stopFollowing } from './texts'
 import type { RefusedRow, WorkRun } from './work'
 
-/** How it goes about its work; as for `adopt`. */
+/** Options of `follow`, like those of `adopt`. */
 export interface FollowOptions extends Pick<AdoptOptions, LockOption | HoldOption | BatchOption> {
-  /** Once aborted, it takes its triggers away and returns. */
+  /** Once aborted, `follow` drops its triggers and returns. */
   readonly signal: AbortSignal
-  /** Called as soon as it follows, and after each change, with the number of texts that it has normalized. */
+  /** Called once `follow` notes writes, and after each change, with the number of texts normalized so far. */
   readonly onProgress?: (normalized: number) => void
 }
 
-/** What other code wrote meanwhile. */
+/** The result of `follow`: the texts that other code wrote meanwhile. */
 export interface FollowReport {
   /** How many texts were normalized. */
   readonly normalized: number
@@ -47,10 +47,10 @@ const NOTES = 200
 const IDLE_MILLISECONDS = 500
 
 /**
- * Normalizes what code that knows nothing of the package writes into an adopted table, until the signal is aborted. It
- * reads the table once, for what was written before. Your triggers on UPDATE run for the rows that it changes.
+ * Normalizes the texts that code without this package writes into an adopted table, until the signal is aborted. It
+ * reads the table once, for earlier writes. Your triggers on UPDATE run for the rows that it changes.
  *
- * @throws AdoptionError for a table that is not adopted, and where an adoption runs
+ * @throws AdoptionError for a table that is not adopted, and while an adoption is running
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export async function follow(
@@ -81,14 +81,14 @@ export async function followWith(
       await session.all(beginFollowing(on))
     })
     await session.set(FOLLOWS, 'on')
-    // From now on the signal ends the work in good order, and not at the next statement.
+    // From now on, the signal ends the loop with its cleanup, and not at the next statement.
     session.manners = { ...session.manners, signal: undefined }
     try {
       const { signal, onProgress, onNotice } = options
       onProgress?.(counts.normalized)
       for (let swept = false; !signal.aborted;) {
         const before = counts.normalized
-        // Rows that somebody has locked are read again.
+        // Rows that another session has locked are read again.
         if (!swept) swept = (await normalizeAll(run, target, 0, () => signal.aborted)) === 0
         const { normalized, busy } = await settleWritten(session, target, (reason) => onNotice?.(reason))
         counts.normalized += normalized
@@ -107,14 +107,14 @@ export async function followWith(
 
 type WrittenRow = Readonly<Record<'seq' | 'spot' | 'key', string>> & Readonly<Record<string, string>>
 
-/** Normalizes the rows that the next notes name. @returns whether there is more to do at once */
+/** Normalizes the rows that the next notes name. @returns the number of texts, and whether more work is due at once */
 async function settleWritten(
   session: AdoptSession,
   target: Target,
   tell: (notice: string) => void,
 ): Promise<{ readonly normalized: number; readonly busy: boolean }> {
   const rows = await session.query<WrittenRow>(readWritten(target.on), [NOTES])
-  // Notes of which nothing is left to do; rows that are to be written, each with its notes; rows that are refused.
+  // Notes without remaining work; rows to write, each with its notes; and refused rows.
   const settled: string[] = []
   const open = new Map<string, TextChange & { readonly key: string; readonly notes: string[] }>()
   const refused: (RefusedSpot & { readonly key: string })[] = []
@@ -141,6 +141,6 @@ async function settleWritten(
     tell(`${one?.key} is not normalized: ${reason}`)
   }
   await session.query(dropWritten(target.on), [settled])
-  // A row that was written is read once more, because it may have changed meanwhile.
+  // A written row is read once more, because it may have changed meanwhile.
   return { normalized: written.rows, busy: settled.length === NOTES || written.rows > 0 }
 }

@@ -61,17 +61,17 @@ import type { AdoptedTable } from './sql/table'
 import { findTargetOf, requireAdopted, type Target } from './target'
 import { throughPlaces } from './work'
 
-/** What a person names for a merge: columns that refer without a foreign key, and tables that may lose rows. */
+/** The names that a person gives for a merge: columns that refer without a foreign key, and tables that may lose rows. */
 export interface NamedReferences {
   /**
-   * Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. Of a column
-   * that refers to several tables, also which rows: `attachment.target_id where target_type = 'page'`. @default []
+   * Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. If a
+   * column refers to several tables, also its rows: `attachment.target_id where target_type = 'page'`. @default []
    */
   readonly also?: readonly string[]
   /**
-   * Tables, as `table` or `schema.table`, whose rows become one too if a unique index prevents turning a
-   * reference, with what refers to them in turn: the row stays that referred to the row that stays. Rows that differ in
-   * nothing but key and reference do so anyway. @default {}: the row that would be deleted is left and reported
+   * Tables, as `table` or `schema.table`, whose rows are merged too if a unique index prevents turning a reference. The
+   * row that referred to the kept row is kept, and references to the other are turned. Rows that differ only in key and
+   * reference are always merged. @default {}: the row that would be deleted is left and reported
    */
   readonly conflict?: Readonly<Record<string, 'merge'>>
 }
@@ -89,11 +89,11 @@ const NAMED_RULES: Readonly<Record<keyof NamedReferences, Rule>> = {
 }
 
 /**
- * Looks whether the tables and columns exist that a merge names, and whether the role may turn all references.
- * `mergeDuplicates` does so too; this is for a caller that adopts the table first, which may take hours.
+ * Checks that the tables and columns that a merge names exist, and that the role may turn all references.
+ * `mergeDuplicates` checks this too. This function is for a caller that first adopts the table, which may take hours.
  *
- * @throws DeclarationError for one that does not exist
- * @throws AdoptionError while an adoption is running, and where the role may not merge
+ * @throws DeclarationError if a table or a column does not exist
+ * @throws AdoptionError while an adoption is running, and if the role may not merge
  */
 export async function checkMerge(
   dataSource: DataSource,
@@ -108,13 +108,13 @@ export async function checkMerge(
 }
 
 /**
- * References that a merge turns: by foreign keys, and those that a person names.
+ * Reads the references that a merge turns: those of foreign keys, and those that a person names.
  *
- * @throws AdoptionError where the role may not turn them
+ * @throws AdoptionError if the role may not turn them
  */
 async function allReferences(session: AdoptSession, target: Target, named: NamedReferences): Promise<Reference[]> {
   const references = await referencesTo(session.query, target.facts.oid, refuseReferring)
-  // A name that is misspelt would leave every row of the table that was meant.
+  // A misspelt name would leave every row of the intended table.
   for (const name of Object.keys(named.conflict ?? {})) {
     const found = await session.query(FIND_TABLE, [name])
     if (found.length > 0) continue
@@ -139,13 +139,13 @@ async function allReferences(session: AdoptSession, target: Target, named: Named
   return references
 }
 
-/** `table.column`, and which of its rows. */
+/** `table.column`, and a condition on its rows. */
 const NAMED_REFERENCE = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?<value>(?:[^']|'')*)')?$/iu
 
 /**
  * A reference without a foreign key, as a person names it.
  *
- * @throws DeclarationError for a column that is not there, and for one whose rows refer to several tables
+ * @throws DeclarationError if a column does not exist, or if its rows refer to several tables
  */
 async function namedReference(session: AdoptSession, { on }: Target, name: string): Promise<Reference> {
   const { path, when, ...reference } = parseReference(name, on)
@@ -180,22 +180,22 @@ function parseReference(name: string, on: AdoptedTable): Reference & { readonly 
 /** Options of the merge of duplicates. */
 export interface MergeOptions extends NamedReferences, Pick<AdoptOptions, LockOption | BatchOption> {
   /**
-   * Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. A
-   * function chooses for each group.
+   * The row of equal texts to keep, by primary key. Rows that are not soft-deleted take precedence. A function chooses
+   * for each group.
    */
   readonly keep: 'oldest' | 'newest' | MergeRows
   /**
-   * Does each batch and undoes it: the report lists what a merge would do now. It locks rows as a merge does, and your
-   * triggers run. @default false
+   * Does each batch and rolls it back. The report lists the changes that a merge would make now. It locks rows as a
+   * merge does, and your triggers run. @default false
    */
   readonly dryRun?: boolean | undefined
-  /** Called after each batch with the number of rows that are merged by then. */
+  /** Called after each batch with the number of rows merged so far. */
   readonly onProgress?: (merged: number) => void
   /** Called after each batch with the rows that it merged. */
   readonly onMerged?: ((rows: readonly MergedKey[]) => void) | undefined
 }
 
-/** A row that was deleted, and the one that took its place: primary keys, by the columns' names in the database. */
+/** The primary keys of a deleted row and of its replacement, by the columns' names in the database. */
 export interface MergedKey {
   /** The primary key of the row that was removed. */
   readonly row: ObjectLiteral
@@ -204,16 +204,16 @@ export interface MergedKey {
 }
 
 /**
- * Chooses among rows of equal text. Their values are given by the columns' names in the database, as JSON has them; numbers
- * that JavaScript would round are strings.
+ * Chooses among rows of equal text. Their values have the columns' names in the database and their form in JSON.
+ * Numbers that JavaScript would round are strings.
  */
 export type MergeRows = (rows: readonly ObjectLiteral[]) => MergeDecision | Promise<MergeDecision>
 
-/** What becomes of rows of equal text. */
+/** The decision about rows of equal text. */
 export interface MergeDecision {
   /** One of the rows. */
   readonly keep: ObjectLiteral
-  /** New values of its columns, by their names in the database; not of the key, the text or its scope. */
+  /** New values of its columns, by their names in the database. Key, text and scope cannot be set. */
   readonly set?: ObjectLiteral
 }
 
@@ -230,27 +230,27 @@ const MERGE_RULES: Rules<MergeOptions> = {
   onMerged: RULE.function,
 }
 
-/** The result of a merge: what became of the duplicates. */
+/** The result of a merge. */
 export interface MergeReport {
   /** How many rows were removed. */
   readonly merged: number
-  /** References that were turned, and rows of other tables that were deleted because they clashed, by table. */
+  /** By table, the turned references, and the rows of other tables that were deleted because they clashed. */
   readonly changes: readonly MergeChange[]
-  /** Rows that are left as they are, and the constraint or the reason. */
+  /** Rows that are left unchanged, and the constraint or the reason. */
   readonly left: readonly LeftRow[]
 }
 
-/** What a merge changed in a table. */
+/** The changes of a merge in a table. */
 export interface MergeChange {
   /** With its schema. */
   readonly table: string
-  /** The columns of the references; undefined: deleted rows. */
+  /** The columns of the references; undefined for deleted rows. */
   readonly columns: readonly string[] | undefined
   /** How many rows. */
   readonly rows: number
 }
 
-/** A row that still holds the text of another one, and the one that would have stayed. */
+/** A row that still holds the text of another row, and the row that would have been kept. */
 export interface LeftRow extends MergedKey {
   /** A constraint's name, or a clause. */
   readonly reason: string
@@ -265,26 +265,26 @@ interface MergeRun {
   readonly references: readonly Reference[]
   readonly conflicts: Conflicts
   readonly clears: boolean
-  /** A function chose: rows that stay may get other values. */
+  /** Whether a function chooses, so that kept rows may get other values. */
   readonly decides: boolean
   readonly options: MergeOptions
   readonly left: LeftRow[]
-  /** Rows by what was done to them, as the log notes it. */
+  /** Numbers of rows by the change that the log notes. */
   readonly changes: Map<string, number>
   /** The last entry of the log that is counted. */
   logged: string
   merged: number
-  /** So many rows were found, and were no duplicates any more when their turn came. */
+  /** The number of rows that were found but were no duplicates any more when they were processed. */
   changed: number
 }
 
 const MERGE_BATCH = { first: 20, least: 5, fewest: 1 }
-/** Clients that change duplicates all the time must not keep a merge from its end; the adoption reports what is left. */
+/** A limit, because clients may change duplicates all the time. The adoption reports the rest. */
 const MOST_ROUNDS = 100
 
 /**
- * Merges rows that hold the same text into one: references are turned to the row that stays, the others are deleted,
- * and a log keeps them whole. If a unique index of a referring table prevents that, the row is left and reported.
+ * Merges rows that hold the same text into one. References are turned to the row that is kept. The others are deleted,
+ * and a log holds them whole. If a unique index of a referring table prevents that, the row is left and reported.
  *
  * @throws AdoptionError for a table that is not adopted, and while an adoption is running
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -316,7 +316,7 @@ export async function mergeWith(
     const { keep, dryRun = false } = options
     session.isTrial = dryRun
     const order = keep === 'newest' ? keep : 'oldest'
-    // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
+    // Foreign keys and the user's triggers must run. Only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
     const conflicts = new Conflicts(session, target.on, tables, Object.keys(options.conflict ?? {}))
@@ -338,7 +338,7 @@ export async function mergeWith(
       merged: 0,
       changed: 0,
     }
-    // If the row that was to stay was deleted, or has another text, the others of its group still have equal texts.
+    // If the row to keep was deleted or has another text, the other rows of its group still have equal texts.
     const rounds = dryRun ? 1 : MOST_ROUNDS
     let round = 0
     do {
@@ -366,7 +366,7 @@ export async function mergeWith(
 
 const GROUPS = 100
 
-/** Asks the function for every group, outside of a transaction: what has changed by the time of the merge stays. */
+/** Calls the function for every group, outside a transaction. Rows that change before the merge are left out. */
 async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> {
   const { session, table } = merging
   const { on } = merging.target
@@ -379,7 +379,7 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
       const places = (JSON.parse(group.places) as number[]).map(String)
       last = places.at(-1) ?? last
       if (rows.length === places.length + 1) {
-        // A file is not compiled against our types: its function may have returned nothing, or a row.
+        // A file is not compiled against our types, so its function may have returned nothing, or a row.
         const decision: { readonly [Key in keyof MergeDecision]?: MergeDecision[Key] | null } | null | undefined =
           await merge(rows)
         const { keep, set } = decision ?? {}
@@ -402,7 +402,7 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
   }
 }
 
-/** Rows that were deleted, or are no duplicates any more. */
+/** Removes from the work rows that were deleted, or are no duplicates any more. */
 async function dropChanged(merging: MergeRun, places: readonly string[]): Promise<void> {
   merging.changed += places.length
   await merging.session.query(dropPlaces(merging.target.on), [places])
@@ -417,8 +417,8 @@ async function setAll({ session, target: { on } }: MergeRun, ready: readonly str
 }
 
 /**
- * @param clears a unique index refused the only row: what clashes with it is deleted first
- * @returns how many rows are left for later, because somebody has them locked
+ * @param clears whether a unique index refused the only row, so that clashing rows are deleted first
+ * @returns how many rows are left for later, because another session has locked them
  */
 async function mergeBatch(merging: MergeRun, places: readonly string[], clears = false): Promise<number> {
   try {
@@ -452,7 +452,7 @@ async function noteMerged(merging: MergeRun, places: readonly string[], done: Me
   await session.query(dropPlaces(target.on), [seen])
 }
 
-/** Why a row is left; undefined for an error that would befall every row. */
+/** The reason why a row is left; undefined for an error that would affect every row. */
 function reasonOf(error: unknown): string | undefined {
   if (error instanceof Unmergeable) return error.message
   const { code = '', constraint } = serverError(error) ?? {}
@@ -466,14 +466,14 @@ async function leaveRows(merging: MergeRun, places: readonly string[], reason: s
   return 0
 }
 
-/** What became of the rows of one transaction. */
+/** The results for the rows of one transaction. */
 interface Merged {
-  /** Places whose rows somebody else has locked. */
+  /** Places whose rows another session has locked. */
   readonly busy: readonly string[]
   readonly merged: number
-  /** Those rows, if somebody asks for them. */
+  /** The keys of those rows, if the caller has `onMerged`. */
   readonly keys: readonly MergedKey[]
-  /** Rows by what was done to them. */
+  /** Numbers of rows by change. */
   readonly turned: ReadonlyMap<string, number>
   /** Places whose rows are left, with the reasons. */
   readonly left: ReadonlyMap<string, string>
@@ -498,7 +498,7 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
   const ready = locked.filter((place) => !left.has(place))
   const keys = merging.options.onMerged ? await mergedKeysOf(merging, ready) : []
   await mergeReady(merging, ready, clears)
-  // What this batch has logged.
+  // The entries that this batch has logged.
   const logged = await session.query<Record<'change' | 'rows' | 'last', string>>(countChanges(on), [
     on.table.guard,
     merging.logged,
@@ -521,7 +521,7 @@ async function mergedKeysOf({ session, target }: MergeRun, places: readonly stri
   }))
 }
 
-/** @throws Unmergeable where a trigger prevents it */
+/** @throws Unmergeable if a trigger prevents it */
 async function mergeReady(merging: MergeRun, ready: readonly string[], first: boolean): Promise<void> {
   const { session, target, table, tables, references, clears, conflicts } = merging
   const { on } = target
@@ -538,9 +538,9 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
       await session.query(turn(on, placesSource(on), one, await tables.keyed(one), 2), values)
     }
   }
-  // Triggers that count references run now: a row that is restored later must not be counted twice.
+  // Triggers that count references run now, because a row that is restored later must not be counted twice.
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
-  // Only now: a trigger on one table may write rows of another, whose references were turned before.
+  // Only now, because a trigger on one table may write rows of another table whose references were turned before.
   for (const one of references) {
     const isReferring = await isAny(stillReferring(placesSource(on), one))
     if (isReferring) throw new Unmergeable(`a trigger undoes references of ${one.table}`)
@@ -559,8 +559,9 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
 }
 
 /**
- * The rows whose references are turned by one statement: all of them. If a row can refer to several rows to delete, and one
- * of these references is part of its key, it is each by itself, because the log has the key between two changes.
+ * Groups the rows whose references one statement turns: usually all. If a row can refer to several rows to delete, and
+ * one of these references is part of its key, each row is its own group, because the log has the key between two
+ * changes.
  */
 async function turnedTogether(
   { references, tables }: MergeRun,
@@ -574,12 +575,12 @@ async function turnedTogether(
   return [[...ready]]
 }
 
-/** What prevents that two rows become one: the constraint, or a clause. */
+/** The constraint or the clause that prevents a merge of two rows. */
 class Unmergeable extends Error {
   override readonly name = 'Unmergeable'
 }
 
-/** @throws AdoptionError for a table by which another role would run code as the one that merges */
+/** @throws AdoptionError for a table whose owner could run code as the role that merges */
 function refuseReferring(table: string): never {
   throw new AdoptionError(
     'unsupported',
@@ -588,16 +589,16 @@ function refuseReferring(table: string): never {
   )
 }
 
-/** Two rows of a table, of which one is deleted and one stays, by their keys. */
+/** The keys of two rows of a table: one is deleted, and one stays. */
 interface Pair {
   readonly old: readonly string[]
   readonly kept: readonly string[]
 }
 
-/** Rows refer to rows that refer to rows; further than this somebody should look. */
+/** Rows refer to rows that refer to rows. Beyond this depth, a person should look. */
 const DEEPEST = 10
 
-/** Tables as the catalog describes them, read once. */
+/** Tables as the catalog describes them. Each is read once. */
 export class Tables {
   private readonly found = new Map<string, Promise<MergedTable>>()
 
@@ -620,11 +621,11 @@ export class Tables {
   }
 }
 
-/** Merges rows that would clash once their references are turned, and what refers to them in turn. */
+/** Merges rows that would clash once their references are turned, and rows that refer to them in turn. */
 class Conflicts {
   private readonly references = new Map<string, Promise<Reference[]>>()
 
-  /** @param merged tables, as `table` or `schema.table`, whose rows become one although they differ */
+  /** @param merged tables, as `table` or `schema.table`, whose rows are merged although they differ */
   constructor(
     private readonly session: AdoptSession,
     private readonly on: AdoptedTable,
@@ -632,13 +633,13 @@ class Conflicts {
     private readonly merged: readonly string[],
   ) {}
 
-  /** Clears the way for the references to the row of a place of work. @throws Unmergeable */
+  /** Merges the rows that would clash when references to the row of a place are turned. @throws Unmergeable */
   async clear(place: string, reference: Reference): Promise<void> {
     const [pair] = await this.session.query<Pair>(readPair(this.on), [place])
     if (pair) await this.clearPair(await this.tables.keyed(this.on.table), reference, pair, [pair])
   }
 
-  /** @param above the pair that is to be merged, and those below it down to this one */
+  /** @param above the pair to merge, and the pairs below it down to this one */
   private async clearPair(
     parent: MergedTable,
     reference: Reference,

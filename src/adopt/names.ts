@@ -67,18 +67,18 @@ import {
 interface NamesState extends WorkState {
   /** The key of the last row that was claimed. */
   readonly after?: readonly string[]
-  /** The key of the last row that has to be claimed. */
+  /** The key of the last row to claim. */
   readonly upTo?: readonly string[]
-  /** The whole table was read once. */
+  /** Whether the whole table was read once. */
   readonly swept?: boolean
-  /** The rows had their names before, and have lost some. */
+  /** Whether the rows held their names before and have lost some. */
   readonly lost?: boolean
 }
 
 /** A row that this session has locked, with its key and its texts. */
 type RowToClaim = Readonly<Record<string, string | null>> & { readonly spot: string }
 
-/** A row that is left, as it is noted and reported. */
+/** A row that is left, in the form in which it is noted and reported. */
 interface LeftName {
   readonly kind: 'clash' | 'refused' | 'busy'
   readonly key: string
@@ -91,7 +91,7 @@ interface LeftName {
 
 type LeftToWrite = Partial<LeftName> & { readonly spot: string; readonly kind: LeftName['kind'] }
 
-/** The rows that were written, at their new spots, and those that could not be. */
+/** The written rows, at their new spots, and notes of those that could not be written. */
 interface WrittenNames {
   readonly spots: readonly string[]
   readonly notes: readonly LeftToWrite[]
@@ -104,14 +104,14 @@ interface ChangedNames {
 }
 
 const NAME_BATCH = { first: 200, least: 20 }
-/** After so many attempts other rows come first. */
+/** After this many attempts, other rows are claimed first. */
 const MOST_TRIES = 4
-/** How many ids of names are looked at by one statement. */
+/** The number of ids of names that one statement covers. */
 const RELEASED_ROWS = 1_000n
 
 /**
- * @param metadata of the table's root
- * @throws AdoptionError for a table that is not there, or that is none
+ * @param metadata the metadata of the table's root entity
+ * @throws AdoptionError if the table does not exist, or the relation is no ordinary table
  * @throws UnsupportedDatabaseError
  */
 export async function findNames(metadata: EntityMetadata, query: Query): Promise<NamesWork> {
@@ -133,7 +133,7 @@ export async function findNames(metadata: EntityMetadata, query: Query): Promise
   return new NamesWork(metadata, on, facts, found, await storedState<NamesState>(query, on))
 }
 
-/** A table whose rows are to hold names, on this connection. */
+/** A table on this connection whose rows are to hold names. */
 class NamesWork implements Work {
   readonly kind = 'names'
   readonly order: readonly AdoptStep[] = GUARD_FIRST
@@ -145,7 +145,7 @@ class NamesWork implements Work {
   /** Names, in the order of the table's columns. */
   private readonly names: readonly NameDeclaration[]
   private readonly lookups: readonly LookupIndex[]
-  /** Columns that are declared NOT NULL and are not so yet. */
+  /** Columns that are declared NOT NULL but still allow NULL. */
   private readonly required: readonly string[]
 
   constructor(
@@ -181,7 +181,7 @@ class NamesWork implements Work {
     requireAdoptable(this.facts, tableName(this.on.table))
   }
 
-  /** The table of names was emptied, or rows were written past the triggers: the steps claim what is missing. */
+  /** If the table of names was emptied, or rows were written past the triggers, the steps claim the missing names. */
   async lacks(query: Query): Promise<boolean> {
     const rows = await query(findUnclaimed(this.on)).catch((error: unknown) => {
       if (serverError(error)?.code === SQLSTATE.undefinedTable) return [{ found: true }]
@@ -190,7 +190,7 @@ class NamesWork implements Work {
     return (rows as readonly { found: boolean }[])[0]?.found === true
   }
 
-  /** From its commit on what is written has its names; what is there has none yet. */
+  /** After its commit, every written row holds its names. Existing rows have none yet. */
   async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
@@ -215,7 +215,7 @@ class NamesWork implements Work {
     await refuseNullRows(query, this.on, this.required, { todo })
   }
 
-  /** Takes names from all rows, in batches. */
+  /** Releases the names of all rows, in batches. */
   private async releaseFound(session: AdoptSession, state: string | null): Promise<void> {
     const { on } = this
     const [found] = await session
@@ -233,12 +233,12 @@ class NamesWork implements Work {
     }
   }
 
-  /** Claims what is not claimed yet, until nothing is left but what a person has to decide. */
+  /** Claims the names that are not claimed yet, until only those are left that a person has to decide. */
   async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, state } = this
     if (state?.swept !== true) {
-      // Rows that are written later have their names.
+      // Rows that are written later hold their names.
       const upTo = state?.upTo ?? (await session.query<RowToClaim>(lastKey(on))).flatMap((row) => keyOf(on, row))
       await goOn(session, on, 'fill', { upTo })
       if (upTo.length > 0) await this.claimAll(run, state?.after ?? [], upTo)
@@ -251,7 +251,7 @@ class NamesWork implements Work {
     return await goOn(session, on, 'index')
   }
 
-  /** Claims the names of all rows in key order; the position is stored. Rows that somebody has locked are noted. */
+  /** Claims the names of all rows in key order, and stores the position. Rows locked by another session are noted. */
   private async claimAll(run: WorkRun, first: readonly string[], upTo: readonly string[]): Promise<void> {
     const { session, counts } = run
     const { on } = this
@@ -286,7 +286,7 @@ class NamesWork implements Work {
       const rows = await session.query<RowToClaim>(lockRows(on, limit, after.length > 0), [...upTo, ...after])
       const last = rows.at(-1)
       const end = last && rows.length === limit ? keyOf(on, last) : upTo
-      // Rows between them that somebody has locked.
+      // Notes the rows between them that another session has locked.
       await session.query(noteBusy(on, after.length > 0), [rows.map(({ spot }) => spot), ...end, ...after])
       await this.claimRowsOf(run, rows)
       await goOn(session, on, 'fill', { after: end })
@@ -294,7 +294,7 @@ class NamesWork implements Work {
     })
   }
 
-  /** Another session keeps a name that one of the next rows wants. All of these rows are noted, and claimed later. */
+  /** If another session locks a name that one of the next rows needs, all of these rows are noted and claimed later. */
   private async passOver(
     session: AdoptSession,
     after: readonly string[],
@@ -310,7 +310,7 @@ class NamesWork implements Work {
     })
   }
 
-  /** A clash is noted by the trigger of the batch. If the normalizer changes the row, the clash returns as 23505. */
+  /** The trigger of the batch notes clashes. If the normalizer changes the row, a clash is an error 23505 instead. */
   private async claimRowsOf({ session, options, counts }: WorkRun, rows: readonly RowToClaim[]): Promise<void> {
     const { on } = this
     const [changed, claimed, gone, notes]: [ChangedNames[], string[], string[], LeftToWrite[]] = [[], [], [], []]
@@ -329,7 +329,7 @@ class NamesWork implements Work {
     if (gone.length > 0) await session.query(deleteNamedRows(on), [gone])
     if (changed.length > 0) {
       const written = await this.writeAll(session, changed)
-      // The triggers of the table pass over a name that the UPDATE does not change and another row holds.
+      // The triggers of the table skip a name that the UPDATE does not change and another row holds.
       claimed.push(...written.spots)
       notes.push(...written.notes)
     }
@@ -343,7 +343,7 @@ class NamesWork implements Work {
     counts.normalized += changed.length
   }
 
-  /** Writes all rows by one statement. If a name is taken, it writes them one by one, and only that row is left. */
+  /** Writes all rows with one statement. If a name is taken, it writes them one by one, and leaves only that row. */
   private async writeAll(session: AdoptSession, changed: readonly ChangedNames[]): Promise<WrittenNames> {
     const all = await this.writeSome(session, changed)
     if (all.notes.length === 0 || changed.length === 1) return all
@@ -356,7 +356,7 @@ class NamesWork implements Work {
     return written
   }
 
-  /** Writes all of the rows or none, and then there are notes. */
+  /** Writes all rows, or none and returns notes. */
   private async writeSome(session: AdoptSession, changed: readonly ChangedNames[]): Promise<WrittenNames> {
     const { on } = this
     const columns = nameColumnsOf(on).map((_, index) => changed.map(({ texts }) => texts[index] ?? null))
@@ -389,7 +389,7 @@ class NamesWork implements Work {
     }
   }
 
-  /** Tries each row that is left once more. @returns how many of them other sessions have locked */
+  /** Tries each remaining row once more. @returns how many of them other sessions have locked */
   private async claimLeft(run: WorkRun): Promise<number> {
     const { session } = run
     const { on } = this
@@ -400,7 +400,7 @@ class NamesWork implements Work {
       if (found === 0) break
       if (found === undefined) {
         attempts += 1
-        // One row after the other, so that only those wait that somebody has locked.
+        // One row at a time, so that only rows that another session has locked wait.
         limit = 1
         if (attempts > MOST_TRIES) {
           // The first note becomes the last, for another round.
@@ -434,13 +434,13 @@ class NamesWork implements Work {
     })
   }
 
-  /** How many rows are left, by kind. */
+  /** Counts the remaining rows, by kind. */
   private async countLeft({ query }: AdoptSession): Promise<ReadonlyMap<string, number>> {
     const rows = await query<Record<'kind' | 'notes', string>>(countLeft(this.on))
     return new Map(rows.map(({ kind, notes }) => [kind, Number(notes)]))
   }
 
-  /** @returns what a person has to decide: a name is held by another row, or the normalizer refuses one */
+  /** @returns an error with the decisions for a person: another row holds a name, or the normalizer refuses one */
   private async findLeft(session: AdoptSession): Promise<AdoptionError | undefined> {
     const { on } = this
     const left = await this.countLeft(session)
@@ -470,8 +470,8 @@ class NamesWork implements Work {
   }
 
   /**
-   * The look-ups are made anew. CREATE INDEX CONCURRENTLY waits until no transaction has a snapshot that is older than the
-   * claims. Without that, a transaction at REPEATABLE READ could leave a name behind.
+   * Recreates the look-ups. CREATE INDEX CONCURRENTLY waits until no transaction has a snapshot that is older than the
+   * claims. Without that wait, a transaction at REPEATABLE READ could leave a name behind.
    */
   async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
     onProgress({ step: 'index', fraction: undefined, rows: 0 })
@@ -479,7 +479,7 @@ class NamesWork implements Work {
     return await goOn(session, this.on, 'guard')
   }
 
-  /** Every row holds its names: from the commit on, the triggers need not allow for others. */
+  /** Every row holds its names. After the commit, the triggers no longer allow for other rows. */
   async guard({ session }: WorkRun): Promise<AdoptStep> {
     return await session.patiently('guard', async () => {
       await session.all(changeTriggers(this.on, false))
@@ -494,7 +494,7 @@ class NamesWork implements Work {
     })
   }
 
-  /** An application whose rows have lost names does not wait for what a person decides: the error is thrown at the end. */
+  /** Throws the error for a person only at the end, so that an application whose rows have lost names need not wait. */
   async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     const left = await this.findLeft(session)
@@ -537,8 +537,8 @@ interface TableBuilder {
 }
 
 /**
- * Makes the table of names with the first names that are adopted: it is new, and nobody waits for it. It belongs to the
- * owner of the table, as whom the triggers write to it.
+ * Makes the table of names for the first adopted names. The table is new, so nobody waits for it. It belongs to the
+ * owner of the adopted table, because the triggers write to it as that owner.
  */
 async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, owner: string): Promise<void> {
   const dataSource = dataSourceOf(metadata)
@@ -556,11 +556,11 @@ async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, o
     readonly master?: { readonly options?: { readonly max?: number } }
   }
   if (master?.options?.max === 1) {
-    // TypeORM's builder would wait for it for ever.
+    // TypeORM's builder would wait for a second connection forever.
     throw new AdoptionError('unsupported', 'The table of names needs a second connection: give the pool two.')
   }
   const builder = dataSource.driver.createSchemaBuilder() as unknown as TableBuilder
-  // It then sees no other entity.
+  // The builder then sees no other entity.
   Object.defineProperty(builder, 'entityToSyncMetadatas', { value: [names] })
   const { upQueries } = await builder.log()
   await session.query(`BEGIN; SET LOCAL ROLE ${quote(owner)}`)
@@ -573,7 +573,7 @@ async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, o
   }
 }
 
-/** @returns undefined if somebody else has locked what the work needs */
+/** @returns undefined if another session has locked rows that the work needs */
 async function tried<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work()

@@ -39,7 +39,7 @@ import {
 } from './work'
 
 interface NumberState extends WorkState {
-  /** The adoption has made the column. */
+  /** Whether the adoption has made the column. */
   readonly made?: boolean
 }
 
@@ -47,14 +47,14 @@ type Spot = Readonly<Record<string, string>>
 
 /** A commit costs more than a few rows. */
 const NUMBER_BATCH = { first: 500, least: 50 }
-/** So many rows may be left when the last lock is asked for. */
+/** The most rows that may be left when the last lock is requested. */
 const LAST_ROWS = 200
-/** After so many attempts other rows come first. */
+/** After this many attempts, other rows are numbered first. */
 const PATIENCE = 3
 const LOCKED = 'Somebody has rows locked that have no number.'
 
 /**
- * @throws AdoptionError for a table that is not there, or that is none
+ * @throws AdoptionError if the table does not exist or is no ordinary table
  * @throws UnsupportedDatabaseError
  */
 export async function findNumber(declaration: NumberDeclaration, query: Query): Promise<NumberWork> {
@@ -75,7 +75,7 @@ export async function findNumber(declaration: NumberDeclaration, query: Query): 
   return new NumberWork(declaration, on, facts, found, await storedState<NumberState>(query, on))
 }
 
-/** A number, and the table that it is declared for on this connection. */
+/** A number, and its table on this connection. */
 class NumberWork implements Work {
   readonly kind = 'number'
   readonly order: readonly AdoptStep[] = GUARD_FIRST
@@ -85,7 +85,7 @@ class NumberWork implements Work {
   readonly stands: Work['stands']
   readonly written: Work['written']
   private readonly scope: readonly string[]
-  /** Columns that are to be NOT NULL, and are not yet. */
+  /** Columns that should be NOT NULL but are not yet. */
   private readonly required: readonly string[]
 
   constructor(
@@ -126,7 +126,7 @@ class NumberWork implements Work {
     requireAdoptable(this.facts, tableName(this.on.table))
   }
 
-  /** From its commit on a row that leaves its scope loses its number, and only rows that have one count. */
+  /** After its commit, a row that leaves its scope loses its number, and only rows with a number count. */
   async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
@@ -159,7 +159,7 @@ class NumberWork implements Work {
     return this.found.indexes.some((one) => one.name === name && one.valid)
   }
 
-  /** Numbers rows in key order, batch by batch, until none is left that nobody has locked. */
+  /** Numbers rows in key order, batch by batch, until only locked rows are left. */
   async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
@@ -181,7 +181,7 @@ class NumberWork implements Work {
     return await goOn(session, on, 'index')
   }
 
-  /** Once over all rows that have no number. @returns how many rows are left, of which at most so many are counted */
+  /** Passes once over all rows without a number. @returns how many rows are left, counted up to LAST_ROWS + 1 */
   private async numberRest({ session, counts, onProgress }: WorkRun, step: 'fill' | 'guard'): Promise<number> {
     const { on } = this
     const before = counts.filled
@@ -197,19 +197,19 @@ class NumberWork implements Work {
       }
       counts.filled += spots.length
       onProgress({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
-      // Rows that clients write meanwhile wait for the next round, or this one would never end.
+      // Rows that clients write meanwhile wait for the next round, or this round might never end.
       return { done: spots.length, more: spots.length === limit && counts.filled - before < total }
     })
     return await this.unnumbered(session, LAST_ROWS + 1)
   }
 
-  /** How many rows have no number, of which at most so many are counted. */
+  /** Counts the rows without a number, up to the limit. */
   private async unnumbered({ query }: AdoptSession, limit: number): Promise<number> {
     const [row] = await query<{ rows: string }>(countUnnumbered(this.on, limit))
     return Number(row?.rows ?? 0)
   }
 
-  /** @returns the rows; it is not done if somebody else has locked one or given its number */
+  /** @returns the rows; `done` is false if another session has locked a count or assigned its number */
   private async tryBatch(session: AdoptSession, after: readonly string[], limit: number, attempts: number) {
     const { on } = this
     let spots: readonly Spot[] = []
@@ -221,8 +221,8 @@ class NumberWork implements Work {
       return { spots, done: true }
     } catch (error) {
       const { code, constraint = '' } = serverError(error) ?? {}
-      // Somebody has the count of a scope locked, or has given a number by hand. A unique index of the user's may refuse
-      // that number before ours does, and one over other columns refuses it each time.
+      // Another session has locked the count of a scope, or assigned a number by hand. A unique index of the user may
+      // refuse that number before ours does, and an index over other columns refuses it each time.
       const mends =
         code === SQLSTATE.uniqueViolation
           ? attempts < PATIENCE || this.written.ours.includes(constraint)
@@ -232,7 +232,7 @@ class NumberWork implements Work {
     }
   }
 
-  /** A statement of its own: it sees what the rows are that an earlier one has locked. */
+  /** A separate statement, because it must see the current values of rows that an earlier statement has locked. */
   private async numberSpots({ query }: AdoptSession, spots: readonly Spot[]): Promise<void> {
     if (spots.length > 0) await query(numberLocked(this.on), [spots.map(({ spot }) => spot)])
   }
@@ -245,14 +245,14 @@ class NumberWork implements Work {
     return await goOn(session, on, 'guard')
   }
 
-  /** @returns how many rows got one; others have the rest locked, or it has to be done again */
+  /** @returns how many rows got a number; other sessions have locked the rest, or it must be repeated */
   private async numberUnderLock(session: AdoptSession): Promise<number> {
     const spots = await session.query<Spot>(lockUnnumbered(this.on, LAST_ROWS * 10, false))
     await this.numberSpots(session, spots)
     return spots.length
   }
 
-  /** From the commit of its transaction on every row gets its number when it is written. */
+  /** After the commit of its transaction, every row gets its number when it is written. */
   async guard(run: WorkRun): Promise<AdoptStep> {
     const { session, counts } = run
     const { on } = this
@@ -278,8 +278,8 @@ class NumberWork implements Work {
   }
 
   /**
-   * Rows were written past the triggers. Their scopes take no other row until they have numbers: to a trigger, NULL is
-   * the highest.
+   * Numbers rows that were written past the triggers. Until then, their scopes accept no other row, because a trigger
+   * reads NULL as the highest number.
    */
   private async mend({ session, counts }: WorkRun): Promise<AdoptStep> {
     const { on } = this

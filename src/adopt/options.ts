@@ -1,13 +1,13 @@
 import { oneOf, RULE, type Rule, type Rules } from '../options'
 import type { LockMode } from './sql/table'
 
-/** The steps of every adoption in their order. One that stopped early continues with the step that it was in. */
+/** The steps of every adoption in their order. An adoption that stopped early continues with the step it was in. */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
 
 /** A step of an adoption, in the order in which they run. */
 export type AdoptStep = (typeof STEPS)[number]
 
-/** What one step of an adoption would do. */
+/** The effect of one step of an adoption. */
 export interface PlannedStep {
   /** The step. */
   readonly step: AdoptStep
@@ -17,23 +17,23 @@ export interface PlannedStep {
   readonly statements: readonly string[]
 }
 
-/** What the steps report and count. */
+/** The progress that the steps report. */
 export interface AdoptProgress {
   /** The step that runs. */
   readonly step: AdoptStep
-  /** 0 to 1; undefined where nobody knows. */
+  /** 0 to 1; undefined if it is not known. */
   readonly fraction: number | undefined
   /** Rows written in this step so far. */
   readonly rows: number
 }
 
-/** How a lock that stops readers or writers was obtained. */
+/** How a lock that blocks readers or writers was obtained. */
 export interface AdoptionLock {
   /** The step that took the lock. */
   readonly step: string
   /** The mode of the lock on the table. */
   readonly mode: LockMode
-  /** 1-based; each but the last gave up after the time limit. */
+  /** 1-based. Each attempt but the last failed after the time limit. */
   readonly attempts: number
   /** Time in the queue of the last attempt. */
   readonly waitedMilliseconds: number
@@ -49,37 +49,36 @@ export interface AdoptOptions {
   readonly until?: AdoptStep | undefined
   /** How long a batch should last, in milliseconds: a client may wait this long for a row. @default 50 */
   readonly batchMilliseconds?: number
-  /** A pause after each batch, in milliseconds; a function is called after each. @default 0 */
+  /** A pause after each batch, in milliseconds. A function is called after each batch. @default 0 */
   readonly pauseMilliseconds?: number | (() => number)
-  /** Wait while a standby is further behind than this, in milliseconds. @default it does not look */
+  /** Wait while a standby is further behind than this, in milliseconds. @default no check */
   readonly maxLagMilliseconds?: number | undefined
-  /** Wait while a replication slot or the archive needs more WAL than this, in bytes. @default it does not look */
+  /** Wait while a replication slot or the archive needs more WAL than this, in bytes. @default no check */
   readonly maxWalBytes?: number | undefined
-  /** How long to wait for a lock that stops readers or writers before the next attempt, in milliseconds. @default 50 */
+  /** How long to wait for a lock that blocks readers or writers in each attempt, in milliseconds. @default 50 */
   readonly lockMilliseconds?: number
   /** How long such a lock may be held, in milliseconds. @default 100 */
   readonly holdMilliseconds?: number
   /**
-   * Let the table's own triggers fire for every row that is written, where the role may not switch them off for its
-   * session.
+   * Let the table's own triggers fire for every written row if they cannot be disabled for the session.
    *
-   * @default they must not
+   * @default the command stops instead
    */
   readonly userTriggers?: 'fire' | undefined
   /** What to do with rows whose texts the normalizer refuses. @default it stops before the guard and names them */
   readonly refused?: 'keep' | 'delete' | undefined
   /**
-   * The name of the pending migration that would make what an adopted table has. It is marked as run at the end, as by
-   * `migration:run --fake`. The name of its class, or the one that `typeorm migration:show` prints.
+   * The name of the pending migration that would make the objects of an adopted table: that of its class, or the one
+   * that `typeorm migration:show` prints. It is marked as run at the end, as by `migration:run --fake`.
    */
   readonly fake?: string | undefined
-  /** Once aborted, the adoption stops after the batch that is at the server. */
+  /** Once aborted, the adoption stops after the current batch. */
   readonly signal?: AbortSignal | undefined
   /** Receives the progress. */
   readonly onProgress?: (progress: AdoptProgress) => void
   /** Receives sentences about what the command waits for or repeats. */
   readonly onNotice?: (notice: string) => void
-  /** Called when a lock that stopped readers or writers is given back. */
+  /** Called when a lock that blocked readers or writers is released. */
   readonly onLock?: (lock: AdoptionLock) => void
 }
 
@@ -88,7 +87,7 @@ export const MILLISECONDS: Rule = {
   expected: 'a number of milliseconds from 0',
 }
 
-/** Options of every function that waits for locks; AdoptOptions describes them. */
+/** Options of every function that waits for locks. AdoptOptions describes them. */
 export type LockOption = 'property' | 'lockMilliseconds' | 'signal' | 'onNotice'
 
 export const LOCK_RULES: Readonly<Record<LockOption, Rule>> = {
@@ -130,17 +129,17 @@ export const ADOPT_RULES: Rules<AdoptOptions> = {
   onProgress: RULE.function,
 }
 
-/** Options of every function that only has to know which text is meant. */
+/** Options of every function that only needs to know the text. */
 export const PROPERTY_OPTION: Readonly<Record<'property', Rule>> = { property: RULE.name }
 
-/** What is between strings: brackets and numbers. */
+/** The tokens between strings: brackets and numbers. */
 const TOKEN = /[{[]|[\]}]|-?\d[\d.eE+-]*/g
 
 /**
- * Parses rows, or keys of rows, of which numbers that JavaScript would round become strings, as the driver gives a
- * `bigint` or a `numeric`. The value of a column of JSON is left to `JSON.parse`.
+ * Parses rows, or keys of rows. Numbers that JavaScript would round become strings, as the driver returns a `bigint` or
+ * a `numeric`. `JSON.parse` handles the value of a column of JSON.
  *
- * @param depth how many brackets are around a value of a row: 1 for a row, 2 for a list of rows
+ * @param depth the number of brackets around a value of a row: 1 for a row, 2 for a list of rows
  */
 export function parseRows(json: string, depth: number): unknown {
   let around = 0
@@ -166,7 +165,7 @@ export function parseRows(json: string, depth: number): unknown {
   return JSON.parse(parsed)
 }
 
-/** Not by a regular expression, which would run out of stack for a string of 20 MB. */
+/** Finds the end without a regular expression, which would overflow the stack for a string of 20 MB. */
 function endOfString(json: string, start: number): number {
   for (let end = json.indexOf('"', start + 1); ; end = json.indexOf('"', end + 1)) {
     let escapes = 0

@@ -2,7 +2,7 @@ import type { AdoptSession } from './session'
 import { countBytes, countPages, noteRefused, type Pages, readTexts, type Wanted } from './sql/texts'
 import { normalizeStored, type Target } from './target'
 
-/** A text that normalizing changes, and its row. */
+/** A text that the normalizer changes, and its row. */
 export interface TextChange {
   readonly spot: string
   readonly before: readonly (string | null)[]
@@ -20,7 +20,7 @@ export const columnsOfChanges = ({ on }: Target, changes: readonly TextChange[])
     changes.map(({ after }) => after[index] ?? null),
   ])
 
-/** Reads what the normalizer makes of the texts of some pages, and notes those that it refuses. */
+/** Normalizes the texts of some pages without writing them, and notes the refused ones. */
 export async function readChanges(
   session: AdoptSession,
   target: Target,
@@ -57,9 +57,9 @@ export async function reportRefused(
 /** The position of a sweep over the table's pages. */
 export interface Sweep {
   readonly wanted: Wanted
-  /** Number of the next page to read. */
+  /** The number of the next page to read. */
   readonly page: number
-  /** How many pages the table had when the sweep began; rows of later pages have their hashes. */
+  /** The number of pages of the table when the sweep began. Rows of later pages have their hashes. */
   readonly pages: number
 }
 
@@ -72,10 +72,10 @@ export async function pagesOf({ query }: AdoptSession, { on }: Target): Promise<
 }
 
 /**
- * Does the pages of a table, batch by batch.
+ * Processes the pages of a table, batch by batch.
  *
- * @param work on some of the pages, which returns how many rows somebody else had locked
- * @param onBatch called after each batch with the next page; returns whether the rest is left
+ * @param work processes some of the pages; returns how many rows another session had locked
+ * @param onBatch called after each batch with the next page; returns whether to stop
  * @returns how many rows are left
  */
 export async function sweepPages(
@@ -97,12 +97,12 @@ export async function sweepPages(
   return left
 }
 
-/** So many bytes of texts are read at once. As parameters they are there several times over, with what they become. */
+/** The most bytes of texts to read at once. As parameters, they exist several times, with the normalized texts. */
 const MOST_BYTES = 16e6
-/** More than a page has. */
+/** More lines than a page has. */
 const LINES = 2_048
 
-/** Parts of these pages, each with few enough bytes of texts to be read, or a row: rows move as they are written. */
+/** Parts of these pages, each read with few enough bytes of texts, or of one row. Rows move as they are written. */
 async function* pagePartsOf(
   session: AdoptSession,
   target: Target,

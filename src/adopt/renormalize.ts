@@ -13,14 +13,14 @@ import { refuseListed, TextWork } from './texts'
 import { beginState, finishWork, goOn, type WorkRun } from './work'
 
 /**
- * A text whose rows are normalized anew under its guard, which stays: no text is stored twice meanwhile. A row whose
- * normalized text another one holds is noted with the refused ones.
+ * A text whose rows are normalized again under its guard. The guard is kept, so that no text is stored twice meanwhile.
+ * If another row holds the normalized text of a row, that row is noted with the refused rows.
  */
 export class GuardedText extends TextWork {
   override readonly writes = { under: 'the guard has to run' }
 
   refuse(): void {
-    // What the guard takes is right.
+    // Every table that has the guard can be normalized.
   }
 
   async begin(run: WorkRun): Promise<AdoptStep> {
@@ -30,7 +30,7 @@ export class GuardedText extends TextWork {
   }
 
   /**
-   * Sweeps until no row is left. The next step is not stored: a run that stops there begins a new sweep, because
+   * Sweeps until no row is left. The next step is not stored. A run that stops there begins a new sweep, because
    * refused texts may have been corrected.
    */
   async fill(run: WorkRun): Promise<AdoptStep> {
@@ -49,7 +49,7 @@ export class GuardedText extends TextWork {
     }
   }
 
-  /** The guard takes over the new declaration. */
+  /** Replaces the guard with that of the new declaration. */
   async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
@@ -61,7 +61,7 @@ export class GuardedText extends TextWork {
   private changeGuard(): string[] {
     const { on, state } = this.target
     const wanted = guardOf(on.table)
-    // Other texts, names and numbers of the table keep what is theirs.
+    // Other texts, names and numbers of the table keep their triggers and functions.
     const installed = guardIn(state, on, wanted.note)
     const site = { schema: on.table.schema, table: on.table.table, wanted: [wanted], installed }
     const placed = { ...site, searchSchema: on.table.schema, touched: false, isNew: false }
@@ -85,10 +85,10 @@ export class GuardedText extends TextWork {
 }
 
 /**
- * Normalizes the rows of all pages from one on.
+ * Normalizes the rows of all pages from a given page on.
  *
- * @param onBatch called with the next page; returns whether the rest is left
- * @returns how many rows somebody else had locked
+ * @param onBatch called with the next page; returns whether to stop
+ * @returns how many rows are left because another session had locked them or they changed
  */
 export async function normalizeAll(
   run: WorkRun,
@@ -116,14 +116,14 @@ export async function normalizeAll(
   )
 }
 
-/** What became of some rows; the others are locked, or have another text now. */
+/** The results for some rows. The others are locked, or have another text now. */
 interface NormalizedRows {
   readonly rows: number
-  /** Why, by their spots. They are noted. */
+  /** The reasons, by the spots of the rows. These rows are noted. */
   readonly refused: ReadonlyMap<string, string>
 }
 
-/** Writes all at once, or one by one where the guard refuses one of them. */
+/** Writes all changes at once, or one by one if one of them is refused. */
 export async function writeChanges(
   session: AdoptSession,
   target: Target,
@@ -155,12 +155,12 @@ export async function writeChanges(
   }
 }
 
-/** Why the database refuses a text; undefined where the error is not of the row. */
+/** The reason why the database refuses a text; undefined if the error does not concern the row. */
 function refusalOfText(error: unknown): string | undefined {
   const { code, constraint = '' } = serverError(error) ?? {}
   if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text (${quote(constraint)})`
   if (code === SQLSTATE.immutableText) return 'it is immutable'
   const refuses = ownConstraint(error, []) ?? 'the database'
-  // P0: a trigger of the user's.
+  // P0 is an error of the user's trigger.
   return /^(?:23|P0)/.test(code ?? '') ? `${refuses} refuses it normalized (SQLSTATE ${code})` : undefined
 }

@@ -21,7 +21,7 @@ import {
 } from './sql/table'
 import { SERVER_LAG } from './sql/status'
 
-/** What tests replace time and chance by, and where they end the connection. */
+/** The replacements by tests for time and chance, and the place where tests end the connection. */
 export interface Seams {
   /** Called before each statement. */
   readonly beforeStatement?: (sql: string) => Promise<void> | void
@@ -32,16 +32,16 @@ export interface Seams {
 /** Options of a command that concern its session. */
 export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | BatchOption>, 'property'>
 
-/** A lock that is to be got. */
+/** A lock to acquire. */
 interface WantedLock {
   readonly on: Pick<Adopting, 'table'>
   readonly step: string
   readonly mode: LockMode
-  /** Done before each attempt, without the lock: clients have written while the command waited. */
+  /** Runs before each attempt, without the lock, because clients have written while the command waited. */
   readonly prepare?: () => Promise<void>
 }
 
-/** How a command treats the application beside it. Times are in milliseconds. */
+/** How a command limits its effect on the application. Times are in milliseconds. */
 export interface Manners {
   readonly lock: number
   readonly hold: number
@@ -51,7 +51,7 @@ export interface Manners {
   /** The limit in bytes. */
   readonly maxWal: number | undefined
   readonly signal: AbortSignal | undefined
-  /** What to report to a person while it happens. */
+  /** Receives reports for a person while the command runs. */
   readonly onNotice: (notice: string) => void
   readonly onLock: (lock: AdoptionLock) => void
 }
@@ -61,12 +61,12 @@ const LONGEST_PAUSE_MILLISECONDS = 3_000
 /** Work under the lock that does not finish in time gets more time, up to this many times the limit. */
 const HOLD_GROWTH = 1.5
 const HOLD_TIMES = 10
-/** After how many attempts to report what prevents the lock. */
+/** The number of attempts after which to report what prevents the lock. */
 const NOTICE_ATTEMPTS = 10
 const BRAKE_PAUSE_MILLISECONDS = 500
 const MOST_CANCELLED = 5
 
-/** The work under a lock cannot be done now: all of it is undone and tried again later. */
+/** The work under a lock cannot be done now. All of it is undone and tried again later. */
 export class Later extends Error {
   override readonly name = 'Later'
 }
@@ -74,12 +74,12 @@ export class Later extends Error {
 /** The one connection that an adoption uses. */
 export class AdoptSession {
   readonly locks: AdoptionLock[] = []
-  /** Work done together is undone, after it has shown what it would do. */
+  /** Whether `together` rolls its work back, after the work has shown its effects. */
   isTrial = false
   private settings: Readonly<Record<string, string>> | undefined
   private turn: string | undefined
   private isReplica = false
-  /** How many transactions in succession ended with 57014. */
+  /** The number of successive transactions that ended with 57014. */
   private cancelled = 0
 
   constructor(
@@ -88,13 +88,13 @@ export class AdoptSession {
     private readonly seams: Seams,
   ) {}
 
-  /** Arrow: it is passed on as a function. */
+  /** An arrow function, because callers pass it on. */
   readonly query = async <Row = unknown>(sql: string, parameters?: unknown[]): Promise<readonly Row[]> => {
     await this.seams.beforeStatement?.(sql)
     return (await this.runner.query(sql, parameters)) as readonly Row[]
   }
 
-  /** Runs statements one after the other, in one message and so in one transaction. */
+  /** Runs statements in order, in one message and therefore in one transaction. */
   async all(statements: readonly string[]): Promise<void> {
     if (statements.length > 0) await this.query(statements.join(';\n'))
   }
@@ -102,18 +102,18 @@ export class AdoptSession {
   async open(): Promise<void> {
     ;[this.settings] = await this.query<Readonly<Record<string, string>>>(READ_SETTINGS)
     await this.query(WRITE_SETTINGS)
-    // Not every platform supports this; without it a statement of a killed command runs to its end.
+    // Not every platform supports this. Without it, a statement of a killed command runs to its end.
     await this.query(CHECK_CLIENT).catch(() => {})
   }
 
-  /** @returns false where another session has it */
+  /** @returns false if another session holds the lock */
   async takeTurn(oid: string): Promise<boolean> {
     const [row] = await this.query<{ mine: boolean }>(TAKE_TURN, [oid])
     if (row?.mine === true) this.turn = oid
     return row?.mine === true
   }
 
-  /** Gives the connection back as it was. */
+  /** Restores the settings of the connection. */
   async close(): Promise<void> {
     if (this.turn !== undefined) await this.query(GIVE_TURN, [this.turn]).catch(() => {})
     for (const [name, value] of Object.entries(this.settings ?? {})) await this.set(name, value).catch(() => {})
@@ -124,7 +124,7 @@ export class AdoptSession {
     await this.query(WRITE_SETTING, [name, value])
   }
 
-  /** @returns false where the role may not */
+  /** @returns false if the role lacks the privilege */
   async becomeReplica(): Promise<boolean> {
     try {
       await this.set('session_replication_role', 'replica')
@@ -136,7 +136,7 @@ export class AdoptSession {
     }
   }
 
-  /** Does work that triggers have to see, those of foreign keys too. */
+  /** Does work for which triggers must fire, those of foreign keys too. */
   async asOrigin<T>(work: () => Promise<T>): Promise<T> {
     if (!this.isReplica) return await work()
     await this.set('session_replication_role', 'origin')
@@ -145,7 +145,7 @@ export class AdoptSession {
     return result
   }
 
-  /** Does work on a few rows in a transaction that waits for no row longer than it would for the table. */
+  /** Does work on a few rows in a transaction. It waits for a row no longer than for the table. */
   async together<T>(work: () => Promise<T>): Promise<T> {
     try {
       await this.query(`BEGIN; SET LOCAL lock_timeout = ${this.manners.lock}; ${BY_INDEX}`)
@@ -160,7 +160,7 @@ export class AdoptSession {
     }
   }
 
-  /** The server sometimes reports a lock timeout as 57014: isBusyError(). @throws AdoptionError where somebody means it */
+  /** The server can report a lock timeout as 57014: isBusyError(). @throws AdoptionError after several in a row */
   private countCancelled(error: unknown): void {
     this.cancelled = serverError(error)?.code === SQLSTATE.queryCanceled ? this.cancelled + 1 : 0
     if (this.cancelled < MOST_CANCELLED) return
@@ -171,7 +171,7 @@ export class AdoptSession {
     )
   }
 
-  /** Does such work again and again, until nobody else keeps it from what it needs. */
+  /** Repeats such work until no other session blocks it. */
   async patiently<T>(step: string, work: () => Promise<T>): Promise<T> {
     for (let attempts = 1; ; attempts += 1) {
       try {
@@ -185,8 +185,8 @@ export class AdoptSession {
   }
 
   /**
-   * Makes what may exist, and waits for no lock longer than it would for the table. IF NOT EXISTS fails with 23505 where
-   * another session makes the same at that moment; after that it exists.
+   * Makes objects that may exist, and waits for a lock no longer than for the table. IF NOT EXISTS fails with 23505 if
+   * another session makes the same object at that moment. After that, the object exists.
    */
   async make(step: string, statements: readonly string[]): Promise<void> {
     const make = async (): Promise<void> => {
@@ -199,10 +199,10 @@ export class AdoptSession {
   }
 
   /**
-   * Does work in a transaction that has the table locked. A session that waits for a lock also stops every session that
-   * asks for the lock later. So each attempt gives up soon, and the next follows after a random pause.
+   * Does work in a transaction that has the table locked. A session that waits for a lock also blocks every session
+   * that requests the lock later. So each attempt fails soon, and the next follows after a random pause.
    *
-   * @param work throws Later to give the lock back; the function that it is given does so when half of the time is over
+   * @param work throws Later to release the lock; the function that it receives does so once half of the time is over
    */
   async locked<T>({ on, step, mode, prepare }: WantedLock, work: (inTime: () => void) => Promise<T>): Promise<T> {
     let { hold } = this.manners
@@ -231,7 +231,7 @@ export class AdoptSession {
     }
   }
 
-  /** @returns how long the lock may be held in the next attempt; throws what no attempt mends */
+  /** @returns how long the next attempt may hold the lock; throws an error that no attempt can fix */
   private after(error: unknown, hold: number): number {
     if (error instanceof Later) return Math.min(hold * HOLD_GROWTH ** 0.25, HOLD_TIMES * this.manners.hold)
     const code = serverError(error)?.code
@@ -250,7 +250,7 @@ export class AdoptSession {
     this.manners.onNotice(`${step}: no lock in ${attempts} attempts. ${found}. It goes on trying.`)
   }
 
-  /** Waits after an attempt that failed: longer each time, and never as long as another waits. */
+  /** Waits after a failed attempt: longer each time, and for a random time. */
   async rest(attempts: number): Promise<void> {
     this.interrupt()
     const pause = Math.min(FIRST_PAUSE_MILLISECONDS * 1.5 ** (attempts - 1), LONGEST_PAUSE_MILLISECONDS)
@@ -267,7 +267,7 @@ export class AdoptSession {
     throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to continue.')
   }
 
-  /** Between two batches: others get their turn, and standbys catch up. */
+  /** Pauses between two batches, so that other sessions can work and standbys catch up. */
   async breathe(): Promise<void> {
     this.interrupt()
     const pause = this.manners.pause()
@@ -275,7 +275,7 @@ export class AdoptSession {
     while (await this.isAhead()) await this.sleep(BRAKE_PAUSE_MILLISECONDS)
   }
 
-  /** Whether the standbys, the slots or the archive are to catch up first. */
+  /** Whether the standbys, the slots or the archive must catch up first. */
   private async isAhead(): Promise<boolean> {
     this.interrupt()
     const { maxLag, maxWal } = this.manners
@@ -285,11 +285,11 @@ export class AdoptSession {
   }
 
   /**
-   * Does work in batches that last as long as they should.
+   * Does work in batches of the wanted duration.
    *
-   * @param sizes of the first batch; of those that take no longer than four times as long as they should; and of all,
-   * because clients may write more in the time of a batch than a smaller one does
-   * @param batch returns how much it did, or undefined if somebody else prevented it, and whether there is more
+   * @param sizes the size of the first batch; `least`, for batches of at most four times the wanted duration; and `fewest`,
+   * for all, because clients may write more in the time of a batch than a smaller batch does
+   * @param batch returns how much it did, or undefined if another session prevented it, and whether there is more
    */
   async inBatches(
     { first, least, fewest = least }: { readonly first: number; readonly least: number; readonly fewest?: number },
@@ -306,11 +306,11 @@ export class AdoptSession {
   }
 }
 
-/** How much a batch takes, so that it lasts as long as it should. */
+/** The size of the next batch, chosen so that the batch has the wanted duration. */
 class BatchSize {
   private rate: number | undefined
 
-  /** @param least fewer only where even these take four times as long as they should */
+  /** @param least the least size, unless even such a batch takes more than four times the wanted duration */
   constructor(
     private readonly targetMilliseconds: number,
     private readonly least: number,
@@ -322,7 +322,7 @@ class BatchSize {
     return Math.max(this.fewest, Math.round(this.now))
   }
 
-  /** Follows what batches take; a slow one counts at once, a quick one little by little. */
+  /** Adapts the size to the duration of a batch. A slow batch counts at once, a quick one gradually. */
   took(milliseconds: number, done: number): void {
     const rate = Math.max(done, 1) / Math.max(milliseconds, 0.1)
     this.rate = this.rate === undefined || rate < this.rate ? rate : (this.rate + rate) / 2
@@ -364,7 +364,7 @@ export async function withSession<T>(
   }
 }
 
-/** A command, and what it finds on its connection. */
+/** A command, with the function that finds its table on a connection. */
 export interface TableCommand<Found> {
   readonly dataSource: DataSource
   readonly options: SessionOptions
@@ -373,10 +373,10 @@ export interface TableCommand<Found> {
 }
 
 /**
- * Works on a table by one connection, which no other command of ours may do meanwhile. The lock ends with the connection,
- * however that ends.
+ * Works on a table with one connection. No other command of the library can work on the table meanwhile. The lock ends
+ * with the connection, however the connection ends.
  *
- * @throws AdoptionError where another one does
+ * @throws AdoptionError if another command works on the table
  */
 export async function withTable<Found extends { readonly facts: AdoptionFacts }, T>(
   { dataSource, options, seams, find }: TableCommand<Found>,
@@ -390,7 +390,7 @@ export async function withTable<Found extends { readonly facts: AdoptionFacts },
         `${tableName(facts)} is being adopted by another session. Wait for it, or end it and run this again.`,
       )
     }
-    // Another command may have changed the table before that.
+    // Another command may have changed the table before the lock was taken.
     return await work(session, await find(session.query))
   })
 }
@@ -405,7 +405,7 @@ export type AdoptionReason =
   | 'unsupported'
   | 'user-triggers'
 
-/** `adopt` or `abandon` cannot continue by itself. What it has done stays, and the same call continues from there. */
+/** `adopt` or `abandon` cannot continue by itself. Its work is kept, and the same call continues from there. */
 export class AdoptionError extends UniqueTextError {
   override readonly name = 'AdoptionError'
   /** The name of the condition. */

@@ -3,7 +3,7 @@ import type { AdoptStep } from './options'
 import { COMMAND_STATUS, LOCK_HOLDERS } from './sql/status'
 import type { LockMode } from './sql/table'
 
-/** Somebody else's transaction that holds a lock on the table, or on what the command waits for. */
+/** Another transaction that holds a lock on the table, or blocks the command. */
 export interface LockHolder {
   /** null for a prepared transaction. */
   readonly pid: number | null
@@ -37,19 +37,19 @@ export interface RunningCommand {
   readonly waitsFor: string | null
 }
 
-/** How far an adoption is, what keeps it waiting, and what it costs the server. */
+/** The progress of an adoption, the sessions that block it, and its cost for the server. */
 export interface AdoptionStatus {
-  /** The step that it is in; null where none has begun, all are done, or somebody has the table locked. */
+  /** The current step; null if none has begun, all are done, or another session has locked the table. */
   readonly step: AdoptStep | null
-  /** What the server calls the phase of CREATE INDEX or VACUUM. */
+  /** The server's name for the phase of CREATE INDEX or VACUUM. */
   readonly phase: string | null
-  /** How much of the step or its phase is done, 0 to 1; null where nobody knows, as while it waits. */
+  /** The completed part of the step or its phase, 0 to 1; null if it is not known, for instance while it waits. */
   readonly fraction: number | null
-  /** null: no command works on the table now. */
+  /** null if no command works on the table now. */
   readonly command: RunningCommand | null
-  /** The three oldest. */
+  /** The three oldest transactions. */
   readonly holders: readonly LockHolder[]
-  /** The table without its indexes; null while somebody has it locked. */
+  /** The size of the table without its indexes; null while another session has locked it. */
   readonly tableBytes: number | null
   /** The lag of the slowest standby. */
   readonly lagMilliseconds: number
@@ -57,7 +57,7 @@ export interface AdoptionStatus {
   readonly walBytes: number
 }
 
-/** Modes of locks that do not conflict with the one that is wanted. */
+/** Lock modes that do not conflict with the requested one. */
 const HARMLESS_LOCKS: Readonly<Record<LockMode | 'rows', readonly string[]>> = {
   'ACCESS EXCLUSIVE': [],
   'SHARE ROW EXCLUSIVE': ['AccessShareLock', 'RowShareLock'],
@@ -65,9 +65,9 @@ const HARMLESS_LOCKS: Readonly<Record<LockMode | 'rows', readonly string[]>> = {
 }
 
 /**
- * Reads who holds what keeps a command waiting: a lock on the table, or on rows of it and of tables that refer to it.
+ * Reads the transactions that block a command by a lock on the table, or on rows of it and of tables that refer to it.
  *
- * @param command the pid of the session that waits, if it is another one
+ * @param command the pid of the waiting session, if it is another session
  */
 export async function lockHolders(
   query: Query,
@@ -88,10 +88,10 @@ export function describeHolder({ pid, prepared, user, application, state, second
   return `${who} (${user ?? 'another role'}${name}) has a transaction open for ${seconds} s (${state})${last}`
 }
 
-/** What the server knows of a command, without a lock on its table. */
+/** The server's data about a command, read without a lock on its table. */
 type ServerStatus = Omit<AdoptionStatus, 'step' | 'tableBytes'>
 
-/** Reads it by the OID of the table. */
+/** Reads the status by the OID of the table. */
 export async function readStatus(query: Query, oid: string): Promise<ServerStatus> {
   const [row] = (await query(COMMAND_STATUS, [oid])) as readonly { readonly status: string }[]
   const status = JSON.parse(row?.status ?? '{}') as Omit<ServerStatus, 'holders'>

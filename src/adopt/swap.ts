@@ -11,8 +11,8 @@ import { nameOf } from './sql/table'
 import { requireAdoptable, type Target } from './target'
 
 /**
- * What an adoption works on: if a guard of another declaration exists, columns beside those that it keeps, which take
- * their places in the end.
+ * Returns the target of an adoption. If a guard of another declaration exists, the target has columns beside those of
+ * the guard, and they replace those in the end.
  */
 export function targetOf(target: Target): Target {
   const note = noteOf(target)
@@ -28,9 +28,9 @@ export function targetOf(target: Target): Target {
     ...target,
     on,
     hidden: [hash, number, chained].map((name, index) => ({ name, comment: target.hidden[index]?.comment ?? '' })),
-    // Until the guards change, a row without a text has none.
+    // Until the guards change, a row without a text has no hash.
     required: final.table.nullable || tightened.length > 0 || isRequired ? [] : [hash],
-    // Texts stay as they are: the old guard would examine each.
+    // Texts are not changed, because the old guard would check each.
     normalizes: false,
     swap: {
       final,
@@ -40,7 +40,7 @@ export function targetOf(target: Target): Target {
         chained: note.chained,
         index: note.index,
         rules: JSON.stringify([textRules(note, note.digest), note.deleted]),
-        // The kernel, which is in every guard, stays for the others.
+        // The kernel is part of every guard, so it is kept for the others.
         functions: functions.flatMap(({ schema, name, body }) => (isKernel(body) ? [] : [{ schema, name }])),
         triggers: triggers.map(({ name }) => name),
       },
@@ -51,8 +51,8 @@ export function targetOf(target: Target): Target {
 }
 
 /**
- * @param begun hidden columns are those of an adoption that has begun
- * @throws AdoptionError where the change has to be made in several steps, or by a migration
+ * @param begun whether the hidden columns belong to an adoption that has begun
+ * @throws AdoptionError if the change needs several steps or a migration
  */
 export function refuseTarget(target: Target, begun: boolean): void {
   const guarded = guardedAs(target)
@@ -62,7 +62,7 @@ export function refuseTarget(target: Target, begun: boolean): void {
   const note = noteOf(target)
   if (guarded !== 'other' || !note) return
   refuseColumns(target, note)
-  // The old guard refuses texts by its own rules. So rows are normalized under the new one.
+  // The old guard refuses texts by its own rules, so rows are normalized only under the new guard.
   const [first] = compareRows(note, note.digest, target.on.table).normalizers
   if (!first) return
   throw unsupportedChange(
@@ -84,7 +84,7 @@ function unsupportedChange(target: Target, why: string, next: string): AdoptionE
   )
 }
 
-/** Hidden columns of ours are those of another text, which was perhaps renamed, or of one without a guard. */
+/** Refuses hidden columns that belong to another text, perhaps a renamed one, or to a text without a guard. */
 function refuseForeignWork(target: Target): void {
   const { declaration, state, on, facts } = target
   const check = facts.checks.find(
@@ -112,9 +112,9 @@ function refuseForeignWork(target: Target): void {
 }
 
 /**
- * The triggers of an adoption would break every write to the table, and `abandon` would drop the column.
+ * Refuses a taken column name: the triggers would break every write to the table, and `abandon` would drop the column.
  *
- * @throws AdoptionError where a column has the name of a hidden one, and cannot be it
+ * @throws AdoptionError if such a column exists and cannot be the hidden one
  */
 export function refuseTaken(target: Target): void {
   const { declaration, state } = target
@@ -164,8 +164,8 @@ function refuseColumns(target: Target, note: GuardNote): void {
 }
 
 /**
- * Whether a guard exists, and whether rows differ from its declaration in nothing but the normalizer. Without all of its
- * triggers nobody knows what was written meanwhile: then it is none, and every step is done.
+ * Whether a guard exists, and whether rows differ from its declaration only in the normalizer. If some of its triggers
+ * are missing or disabled, the rows written meanwhile are unknown. The result is then `none`, and every step is done.
  */
 export function guardedAs({
   declaration,

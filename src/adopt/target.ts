@@ -16,22 +16,22 @@ import type { Swap } from './sql/swap'
 import { type AdoptedTable, type Adopting, type AdoptionFacts, adoptionFacts } from './sql/table'
 import { findNulls, type HiddenComment } from './sql/texts'
 
-/** What is adopted: a declaration, and its table on this connection. */
+/** The target of an adoption: a declaration, and its table on this connection. */
 export interface Target {
   readonly declaration: Declaration
   readonly on: AdoptedTable
   readonly facts: AdoptionFacts
   readonly state: TableState
   readonly hidden: readonly HiddenComment[]
-  /** Columns that should be NOT NULL but are not yet, the hash among them. */
+  /** Columns that should be NOT NULL but still allow NULL, the hash among them. */
   readonly required: readonly string[]
-  /** A text may be another one once it is normalized. */
+  /** Whether the normalizer may change a text. */
   readonly normalizes: boolean
-  /** The guard of another declaration, beside which the adoption works. */
+  /** The change from a guard of another declaration, beside which the adoption works. */
   readonly swap?: Swap
 }
 
-/** @throws DeclarationError unless the entity declares one of this name, or only one */
+/** @throws DeclarationError unless the entity declares a text of this name, or only one text */
 export function findDeclaration(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
@@ -53,7 +53,7 @@ const ADOPT_WITH_GUARD =
   'adopt works by triggers, and the text is declared with guard: false. Adopt it without that option; a migration then takes the guard away.'
 
 /**
- * @throws AdoptionError for a table that is not there, or that is none, and for a text without a guard
+ * @throws AdoptionError if the table does not exist or is no ordinary table, and for a text without a guard
  * @throws UnsupportedDatabaseError
  */
 export async function findTarget(declaration: Declaration, query: Query): Promise<Target> {
@@ -82,7 +82,7 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   }
 }
 
-/** Finds what a property declares, and then its table on a connection. @throws DeclarationError */
+/** Finds the declaration of a property, and returns a function that finds its table. @throws DeclarationError */
 export function findTargetOf(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
@@ -92,7 +92,7 @@ export function findTargetOf(
   return async (query) => await findTarget(declaration, query)
 }
 
-/** A table to be found, and which triggers of ours are to be compared. */
+/** A table to find, and the triggers of the library to compare. */
 interface WantedTable {
   readonly metadata: EntityMetadata
   readonly relation: string
@@ -102,7 +102,7 @@ interface WantedTable {
 /**
  * Finds a table on a connection.
  *
- * @throws AdoptionError for one that is not there, or that is none
+ * @throws AdoptionError if the table does not exist or is no ordinary table
  * @throws UnsupportedDatabaseError
  */
 export async function findTable(
@@ -135,11 +135,11 @@ export const declaredTypes = ({ columns }: TableState, names: readonly string[])
 export const noTable = (relation: string): AdoptionError =>
   new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
 
-/** How many rows, or groups of them, a message names. */
+/** The number of rows, or groups of rows, that a message names. */
 export const KEYS_NAMED = 10
 
 /**
- * @param said what a column is, in the sentence, and what is to be done
+ * @param said the clause that describes a column in the sentence, and the advice
  * @throws AdoptionError that names the first rows with NULL in one of the columns
  */
 export async function refuseNullRows(
@@ -160,7 +160,7 @@ export async function refuseNullRows(
 }
 
 /**
- * What the steps of an adoption cannot do; those who only look at the table, or leave it, may.
+ * Refuses tables that the steps of an adoption cannot handle. To read or abandon such a table is allowed.
  *
  * @throws AdoptionError
  */
@@ -181,7 +181,7 @@ export function requireAdoptable({ hidesRows, distributed, children }: AdoptionF
   throw new AdoptionError('unsupported', `${relation} cannot be adopted: ${why}. ${next}`)
 }
 
-/** The texts of a row as they should be stored, or why one of them is refused. */
+/** The normalized texts of a row, or the reason why one of them is refused. */
 type NormalizedTexts =
   | { readonly texts: readonly (string | null)[]; readonly changed: boolean }
   | { readonly refused: string; readonly column: ColumnMetadata }
@@ -203,14 +203,14 @@ export function normalizeStored(
   return { texts, changed: texts.some((value, index) => value !== stored[index]) }
 }
 
-/** Schema of the constraint that is violated when two sessions make one object at the same time. */
+/** The schema of the constraint that is violated when two sessions make one object at the same time. */
 const CATALOG = 'pg_catalog'
 
 const UNIQUE: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.exclusionViolation])
 
-/** What a command did as it was refused. */
+/** The work of a command that was refused. */
 export interface RefusedRows {
-  /** The table that it wrote to. */
+  /** The table that the command wrote to. */
   readonly on: { readonly schema: string; readonly table: string }
   /** A clause such as `refuses a normalized text`. */
   readonly what: string
@@ -218,13 +218,13 @@ export interface RefusedRows {
   readonly ours: readonly string[]
   /** What to do before the command runs again. @default for a row that can be corrected */
   readonly next?: string
-  /** A sentence that is added where a unique index or an exclusion of that table refused it. @default none */
+  /** A sentence that is added if a unique index or an exclusion constraint of that table refused it. @default none */
   readonly ofUnique?: string
 }
 
 /**
- * Names an index or a constraint of the user's that refused a row. It may be of another table: a foreign key is of the
- * one that refers, and what a cascade or a trigger writes is refused by others. A domain's has no table.
+ * Names an index or a constraint of the user that refused a row. It may belong to another table: a referring table has
+ * the foreign key, and other tables may refuse the writes of a cascade or a trigger. A domain's has no table.
  *
  * @returns undefined for any other error
  */
@@ -239,7 +239,7 @@ export function ownConstraint(error: unknown, ours: readonly string[]): string |
 
 const CORRECT = 'Correct the row, or drop the constraint or index'
 
-/** @throws AdoptionError for an index or a constraint of the user's, and other errors as they are */
+/** @throws AdoptionError for an index or a constraint of the user; rethrows other errors unchanged */
 export function againstOwn(error: unknown, { on, what, ours, next = CORRECT, ofUnique = '' }: RefusedRows): never {
   const own = ownConstraint(error, ours)
   if (own === undefined) throw error
@@ -252,7 +252,7 @@ export function againstOwn(error: unknown, { on, what, ours, next = CORRECT, ofU
   )
 }
 
-/** @throws AdoptionError where the text has its guard and should not, or should and has none */
+/** @throws AdoptionError if the text has a guard but should not, or should have a guard but does not */
 export function requireAdopted({ declaration, state, on }: Target, wanted: boolean): void {
   const isAdopted = findDrift(declaration.table, state).length === 0
   if (isAdopted === wanted) return

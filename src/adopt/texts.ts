@@ -77,23 +77,23 @@ export interface TextState extends WorkState {
   readonly wanted: Wanted
   readonly page: number
   readonly pages: number | null
-  /** A guard of another declaration exists beside. @default false */
+  /** Whether a guard of another declaration exists beside it. @default false */
   readonly swaps?: boolean
-  /** A guard exists, and rows are normalized under it. @default false */
+  /** Whether a guard exists and rows are normalized under it. @default false */
   readonly renormalizes?: boolean
 }
 
-/** Few rows, as a client may wait for them. */
+/** Few rows, because a client may wait for them. */
 const TEXT_BATCH = { first: 200, least: 20 }
-/** How often a sweep frees the space of old row versions for new ones: otherwise the heap would double. */
+/** How often a sweep frees the space of old row versions for new ones. Otherwise the heap would double. */
 const VACUUMS = 4
 const VACUUM_LEAST_PAGES = 1_000
-/** So few notes that the last transaction, which holds the lock, settles them at once. */
+/** Few enough notes for the last transaction, which holds the lock, to settle at once. */
 const LAST_NOTES = 20
 /** The most notes to settle in one step, while clients write as quickly as notes are settled. */
 const MOST_NOTES = 200
 
-/** A text, and the table that it is declared for on this connection. */
+/** A text, and its table on this connection. */
 export abstract class TextWork implements Work {
   readonly kind = 'text'
   readonly writes: Work['writes'] = 'alone'
@@ -106,7 +106,7 @@ export abstract class TextWork implements Work {
   readonly facts: Target['facts']
   protected readonly target: Target
 
-  /** @param declared the table with the columns that are declared */
+  /** @param declared the table with the declared columns */
   constructor(
     protected readonly declared: Target,
     readonly state: TextState | undefined,
@@ -141,7 +141,7 @@ export abstract class TextWork implements Work {
   leave(): string[] {
     const { declaration, on } = this.declared
     if (this.state === undefined && guardedAs(this.declared) === 'none') refuseTaken(this.declared)
-    // The guard of another declaration stays.
+    // The guard of another declaration is kept.
     if (this.state?.swaps === true) return leave(beside(on))
     return [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on, declaration.lookup)]
   }
@@ -165,19 +165,19 @@ export abstract class TextWork implements Work {
   }
 }
 
-/** A text without a guard, or with that of another declaration, which stays until the new one is made. */
+/** A text without a guard, or with that of another declaration, which exists until the new guard is made. */
 export class UnguardedText extends TextWork {
   refuse(): void {
     refuseTarget(this.declared, this.state !== undefined)
   }
 
-  /** Columns and transitional triggers: from its commit on every row that is written has its hash. */
+  /** Adds columns and transitional triggers. After its commit, every written row has its hash. */
   async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, hidden, state, required, swap } = this.target
     await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
     await beginState(run, this, swap ? { swaps: true } : {})
-    // A restore may have left the state of an adoption out.
+    // A restored backup may lack the state of an adoption.
     if ((await session.query(findTransitional(on))).length > 0) {
       await session.locked(
         { on, step: 'begin', mode: 'ACCESS EXCLUSIVE' },
@@ -186,7 +186,7 @@ export class UnguardedText extends TextWork {
     }
     await session.all(createObjects(on))
     const standing = new Set(state.columns.map(({ name }) => name))
-    // Somebody made these columns by hand: what they hold is checked.
+    // If these columns were made by hand, their values are checked.
     const wanted: Wanted = standing.has(on.table.hash) ? 'wrong' : 'missing'
     // If a guard has lost a trigger, its other triggers are dropped.
     const note = swap ? undefined : noteOf(this.target)
@@ -205,7 +205,7 @@ export class UnguardedText extends TextWork {
     await refuseNullRows(query, on, there, { todo })
   }
 
-  /** Sweeps until no row is left: rows that somebody had locked are swept again. */
+  /** Sweeps until no row is left. Rows that another session had locked are swept again. */
   async fill({ session, counts, onProgress }: WorkRun): Promise<AdoptStep> {
     const { target, on } = this
     let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...this.state }
@@ -244,7 +244,7 @@ export class UnguardedText extends TextWork {
     }
   }
 
-  /** Rows of equal hash get numbers 0, 1, 2 …, duplicates too: so the index cannot fail. */
+  /** Gives rows of equal hash the numbers 0, 1, 2 …, duplicates too, so that the index cannot fail. */
   async number({ session, counts }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     await session.all(findChains(on))
@@ -279,7 +279,7 @@ export class UnguardedText extends TextWork {
     } catch (error) {
       if (serverError(error)?.code !== SQLSTATE.uniqueViolation) throw error
       await session.query(dropIndex(on, table.index))
-      // Somebody wrote numbers by hand.
+      // A client wrote numbers by hand.
       return await goOn(session, on, 'number')
     }
     const [lookup] = lookupsOf(this.target)
@@ -295,19 +295,19 @@ export class UnguardedText extends TextWork {
     )
   }
 
-  /** Added as NOT VALID, validated in one scan that blocks nobody, and then required. */
+  /** Adds checks as NOT VALID, validates them in one scan that blocks nobody, and then requires the columns. */
   async check(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, required } = this.target
     const mend = async (): Promise<AdoptStep> => {
       await this.refuseNulls(session, required)
-      // A row without its hash, or with another one: written past the triggers.
+      // A row without its hash, or with another hash, was written past the triggers.
       return await goOn(session, on, 'fill', { wanted: 'wrong', page: 0, pages: null })
     }
     return await requireNotNull(run, on, required, 'guard', mend, this.ownCheck())
   }
 
-  /** From the commit of its last transaction on, no text is stored twice. */
+  /** After the commit of its last transaction, no text is stored twice. */
   async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { target } = this
@@ -315,7 +315,7 @@ export class UnguardedText extends TextWork {
     await this.reviewRefused(run)
     await refuseListed(run, target)
     await this.refuseNulls(session, swap?.tightened ?? [])
-    // By the unique index, which is not there while they are made.
+    // This uses the unique index, which does not exist while the notes are made.
     await session.patiently('index', async () => await session.query(dropNumbered(on)))
     const mode = swap ? 'ACCESS EXCLUSIVE' : 'SHARE ROW EXCLUSIVE'
     const prepare = async (): Promise<void> => await settleMost(run, target)
@@ -327,7 +327,7 @@ export class UnguardedText extends TextWork {
     })
   }
 
-  /** Some of the refused rows have been corrected or deleted meanwhile. The others are deleted if the caller wants that. */
+  /** Removes refused rows from the list that were corrected or deleted. Deletes the others if the caller wants that. */
   private async reviewRefused({ session, options }: WorkRun): Promise<void> {
     const { on, target } = this
     const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(on))
@@ -346,13 +346,13 @@ export class UnguardedText extends TextWork {
         }),
       )
     }
-    // By key: a row that somebody has written to meanwhile is at another place.
+    // By key, because a row that a client has written to meanwhile is at another place.
     await session.query(keepRefused(on), [refused.map(({ key }) => key)])
   }
 
   /**
-   * Columns where the old declaration allowed NULL become NOT NULL first: no row with NULL is written any more, and rows
-   * that exist with NULL stop the command.
+   * Columns where the old declaration allowed NULL become NOT NULL first. No row with NULL can be written any more, and
+   * existing rows with NULL stop the command.
    */
   async clean(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
@@ -390,7 +390,7 @@ export class UnguardedText extends TextWork {
     ]
     if (swap) {
       const { final, tightened } = swap
-      // The columns that become NOT NULL when the new guard is there.
+      // The columns that become NOT NULL once the new guard exists.
       const late = [...tightened, ...(tightened.length === 0 || final.table.nullable ? [] : [final.table.hash])]
       steps.push({ step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: swapGuards(on, swap) })
       steps.push(...planRequired(final, late, 'clean'))
@@ -414,7 +414,7 @@ export const rulesOf = ({ on: { table }, swap }: Pick<Target, 'on' | 'swap'>): s
 const lookupsOf = ({ on: { table }, declaration: { lookup: name } }: Target): LookupIndex[] =>
   name === undefined ? [] : [{ rows: table, name, column: table.text[0]?.name ?? '' }]
 
-/** Takes away what a command that follows needs, where it is there: such a command was killed. */
+/** Drops the objects of `follow`, if they exist because such a command was killed. */
 export async function stopFollowing(session: AdoptSession, { on }: Pick<Target, 'on'>): Promise<void> {
   const [row] = await session.query<{ found: boolean }>(findFollowing(on))
   if (row?.found !== true) return
@@ -423,7 +423,7 @@ export async function stopFollowing(session: AdoptSession, { on }: Pick<Target, 
   })
 }
 
-/** The first rows whose texts are refused, and how many there are. */
+/** Reads the first rows whose texts are refused, and the number of all. */
 export async function refusedRows(
   { query }: AdoptSession,
   { on }: Target,
@@ -433,7 +433,7 @@ export async function refusedRows(
   return { total: Number(rows[0]?.total ?? 0), first }
 }
 
-/** @throws AdoptionError where texts are refused, unless the caller keeps them */
+/** @throws AdoptionError if texts are refused, unless the caller keeps them */
 export async function refuseListed({ session, options }: WorkRun, target: Target): Promise<void> {
   if (options.refused === 'keep') return
   const { total, first } = await refusedRows(session, target)
@@ -448,12 +448,12 @@ export async function refuseListed({ session, options }: WorkRun, target: Target
 
 type Filled = Readonly<Record<'seen' | 'written', string | null>>
 
-/** Settles what clients wrote until so little is left that the lock has time for it. */
+/** Settles the writes of clients until few enough are left for the time of the lock. */
 async function settleMost({ session, onProgress }: WorkRun, target: Target): Promise<void> {
   let before = Infinity
   for (let rounds = 1; ; rounds += 1) {
     let [last, stuck] = ['0', 0]
-    // Once through the notes that there are now. Later ones wait for the next round, or it would follow its clients for ever.
+    // Reads the current notes once. Later notes wait for the next round, or this round might never end.
     await session.inBatches(TEXT_BATCH, async (limit) => {
       const notes = await notesAfter(session, target, last, limit)
       if (notes.length > 0)
@@ -470,7 +470,7 @@ async function settleMost({ session, onProgress }: WorkRun, target: Target): Pro
   }
 }
 
-/** Settles all notes that are left, under the lock of the transaction. @throws Later if it cannot be done now */
+/** Settles all remaining notes, under the lock of the transaction. @throws Later if that cannot be done now */
 async function settleRest(session: AdoptSession, target: Target): Promise<void> {
   await session.query(BY_INDEX)
   // A text that is normalized moves to another chain, which is noted.
@@ -486,17 +486,17 @@ async function notesAfter({ query }: AdoptSession, { on }: Target, last: string,
   return (await query<{ seq: string }>(readQueue(on), [last, limit])).map(({ seq }) => seq)
 }
 
-/** A row of a chain as it is read, locked; one that somebody else has locked has no spot. */
+/** A row of a chain, read and locked. A row that another session has locked has no spot. */
 type ChainRow = Readonly<Record<string, string | null>>
 
-/** What to write into the rows of some chains. */
+/** The values to write into the rows of some chains. */
 interface Writes {
   readonly numbers: { readonly spot: string; readonly number: number; readonly chained: boolean }[]
   readonly texts: { readonly spot: string; readonly texts: readonly (string | null)[] }[]
   readonly refused: RefusedSpot[]
 }
 
-/** @returns how many chains are left as they are, because somebody has a row of theirs locked */
+/** @returns how many chains are left unchanged, because another session has locked a row, or they must be read again */
 async function settleNotes(session: AdoptSession, target: Target, notes: readonly string[]): Promise<number> {
   const { on } = target
   const chains = new Map<string, ChainRow[]>()
@@ -525,9 +525,9 @@ async function settleNotes(session: AdoptSession, target: Target, notes: readonl
 }
 
 /**
- * Texts that are not normalized leave the chain; of the rest the first is the anchor, and each has a number.
+ * Rows whose text the normalizer changes leave the chain. The first of the others is the anchor, and each has a number.
  *
- * @returns false where the chain has to be read again: the anchor leaves rows behind that were not read
+ * @returns false if the chain must be read again, because the anchor leaves rows behind that were not read
  */
 function planChain(target: Target, rows: readonly ChainRow[], { numbers, texts, refused }: Writes): boolean {
   const staying = rows.filter((row) => {

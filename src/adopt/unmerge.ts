@@ -19,15 +19,15 @@ import { type AdoptedTable, FIND_KEPT, nameOf } from './sql/table'
 import { findAltered, forgetEntries, forgetKeys, putBack, readLogged, readMerged, turnBack } from './sql/unmerge'
 import { findDeclaration, findTargetOf, requireAdopted } from './target'
 
-/** A primary key: a value, or, of several columns, an object by their names in the database. */
+/** A primary key: a value or, for several columns, an object by their names in the database. */
 type PrimaryKey = number | string | ObjectLiteral
 
 /**
  * Returns the primary key of the row that a merged row became, for links and caches that outlive that row. A role needs
- * SELECT on the table, and gets the keys of those rows that its policies show.
+ * SELECT on the table, and receives the keys of those rows that its policies show.
  *
- * @param key key of the row that was merged
- * @returns in the form that was given; undefined where no row of this key was merged
+ * @param key the key of the merged row
+ * @returns the key in the same form; undefined if no row with this key was merged
  * @throws DeclarationError
  */
 export async function resolveMerged<Key extends PrimaryKey>(
@@ -57,16 +57,16 @@ export async function resolveMerged<Key extends PrimaryKey>(
 const partsOf = (key: PrimaryKey, names: readonly string[]): string[] =>
   names.map((name) => String(typeof key === 'object' ? key[name] : key))
 
-/** Options of `unmerge`; as those of `adopt`. */
+/** Options of `unmerge`, like those of `adopt`. */
 export interface UnmergeOptions extends Pick<AdoptOptions, LockOption | BatchOption> {
   /** The key of the only row to restore. @default all rows */
   readonly key?: PrimaryKey | undefined
   /**
-   * Does each batch and undoes it: the report lists what would be restored now. It locks rows as `unmerge` does, and your
-   * triggers run. @default false
+   * Does each batch and rolls it back. The report lists what would be restored now. It locks rows as `unmerge` does,
+   * and your triggers run. @default false
    */
   readonly dryRun?: boolean | undefined
-  /** Called after each batch with the number of rows that are restored by then. */
+  /** Called after each batch with the number of rows restored so far. */
   readonly onProgress?: (restored: number) => void
 }
 
@@ -74,15 +74,15 @@ export interface UnmergeOptions extends Pick<AdoptOptions, LockOption | BatchOpt
 export interface UnmergeReport {
   /** How many merged rows were restored. */
   readonly restored: number
-  /** What is not as it was before the merge. */
+  /** The rows and values that differ from those before the merge. */
   readonly left: readonly LeftChange[]
 }
 
-/** A row that was not restored, or a value that was not put back. */
+/** A row or a value that was not restored. */
 export interface LeftChange {
   /** The table of the row, with its schema. */
   readonly table: string
-  /** Its key, by the columns' names in the database; of a row without a primary key all that it holds. As texts. */
+  /** Its key, by the columns' names in the database, as texts. Without a primary key, all values of the row. */
   readonly row: ObjectLiteral
   /** A constraint's name, an SQLSTATE or a clause. */
   readonly reason: string
@@ -118,10 +118,10 @@ interface MergedRow {
 }
 
 /**
- * Plays the log of merges backwards in small transactions: merged rows are restored whole, and references point to them
- * again. A value or a reference is put back where it is still what the merge made of it; what others have changed since
- * stays, and is reported. Rows that cannot be restored stay in the log. Possible only while the table is not unique:
- * before it is adopted, or after `abandon`. However it ends, the same call continues.
+ * Undoes the log of merges backwards in small transactions. Merged rows are restored whole, and references point to
+ * them again. A value or a reference is restored if it is still that of the merge. Later changes by others are kept and
+ * reported. Rows that cannot be restored remain in the log. This is possible only while the table is not unique: before
+ * it is adopted, or after `abandon`. However it ends, the same call continues.
  *
  * @throws AdoptionError if the table is unique, while an adoption is running, and once the signal is aborted
  */
@@ -154,7 +154,7 @@ export async function unmergeWith(
     let last = '9223372036854775807'
     await session.inBatches(UNMERGE_BATCH, async (limit) => {
       const rows = await session.query<MergedRow>(readMerged(on), [on.table.guard, last, limit, key])
-      // Up to a row that became another one of them: that one must have its references back first.
+      // The batch ends before a row that became another row of it, which must have its references restored first.
       const old = new Set<string>()
       const end = rows.findIndex((row) => {
         old.add(JSON.stringify(row.old))
@@ -194,12 +194,12 @@ function leaveRow({ left, on }: UnmergeRun, { old }: MergedRow, reason: string):
   left.push({ table: tableName(on.table), row, reason })
 }
 
-/** What else a merge changed. */
+/** Another change of a merge. */
 type LogEntry = Readonly<Record<'seq' | 'change' | 'data', string>>
 
 const ALTERED = 'a trigger, or a column that is gone, made another row of it'
 
-/** @returns values that are not put back */
+/** @returns the values that are not restored */
 async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise<LeftChange[]> {
   const { session, on, tables } = run
   const table = await tables.keyed(on.table)
@@ -213,7 +213,7 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
     for (const row of some.filter(({ seq }) => others.has(seq))) leaveRow({ ...run, left }, row, ALTERED)
   }
   const entries = await session.query<LogEntry>(readLogged(on), [on.table.guard, seqs])
-  // Entries of the same change that follow each other: an entry between them may have changed the same rows.
+  // Only adjacent entries of the same change are grouped, because an entry between them may have changed the same rows.
   const turns: { readonly change: string; readonly entries: LogEntry[] }[] = []
   for (const entry of entries) {
     const change = JSON.parse(entry.change) as LoggedChange
@@ -228,7 +228,7 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
   return left
 }
 
-/** A row of another table that was deleted, because it clashed with one that stayed. */
+/** Restores a row of another table that was deleted because it clashed with a kept row. */
 async function putOneBack(
   { session, on, tables }: UnmergeRun,
   change: LoggedChange,
@@ -244,7 +244,7 @@ async function putOneBack(
   left.push({ table: tableName(table), row, reason: ALTERED })
 }
 
-/** Of one table and its columns, the last first. */
+/** Restores the references of one table and its columns, the last first. */
 async function turnAllBack(
   { session, on, tables }: UnmergeRun,
   change: LoggedChange,
@@ -265,7 +265,7 @@ async function turnAllBack(
   }
 }
 
-/** Empties the log: merged rows can no longer be restored, nor their keys resolved. */
+/** Empties the log. After that, merged rows cannot be restored, and their keys cannot be resolved. */
 export async function forgetMerges(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,

@@ -34,17 +34,17 @@ import { againstOwn, type RefusedRows } from './target'
 /** The state of an adoption, as the database stores it. Each kind adds its own members. */
 export interface WorkState {
   readonly step: AdoptStep
-  /** What is declared: an adoption of something else cannot continue. */
+  /** The declared rules. An adoption with other rules cannot continue. */
   readonly rules: string
 }
 
 /**
- * The order for names and numbers, which have a value in every row before they are NOT NULL. They have nothing to do in
- * the step `number`; it is here so that `--until number` has a place.
+ * The order for names and numbers, which have a value in every row before they are NOT NULL. The step `number` does
+ * nothing for them. It is included so that `--until number` has a place.
  */
 export const GUARD_FIRST: readonly AdoptStep[] = ['begin', 'fill', 'number', 'index', 'guard', 'check', 'clean', 'done']
 
-/** Rows that were written, normalized and numbered. */
+/** The numbers of rows that were written, normalized and numbered. */
 export interface AdoptCounts {
   filled: number
   normalized: number
@@ -59,44 +59,44 @@ export interface WorkRun {
   readonly counts: AdoptCounts
 }
 
-/** The steps of an adoption. Each may be done again from its start, and gives the next one. */
+/** The steps of an adoption. Each can be repeated from its start, and returns the next step. */
 type Steps = Readonly<Partial<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
 
-/** A text, names or a number, and the table that is to have them, as it was when the step began. */
+/** A text, names or a number, and the table to adopt, as it was when the step began. */
 export interface Work extends Steps {
   readonly kind: 'text' | 'names' | 'number'
   readonly on: Adopting
   readonly facts: AdoptionFacts
-  /** undefined: no adoption has begun. */
+  /** undefined if no adoption has begun. */
   readonly state: WorkState | undefined
-  /** What a person calls it: `"number" of Comment`. */
+  /** Its name in messages: `"number" of Comment`. */
   readonly said: string
   readonly rules: string
   /** @default STEPS */
   readonly order?: readonly AdoptStep[]
   /**
-   * `none`: nothing is there that another declaration has made. `adopting`: the transitional triggers are there. `other`:
-   * something is there that only a migration can change. `ready`: nothing is to be done.
+   * `none`: no objects of another declaration exist. `adopting`: the transitional triggers exist. `other`: objects
+   * exist that only a migration can change. `ready`: nothing is left to do.
    */
   readonly stands: 'none' | 'adopting' | 'other' | 'ready'
-  /** How the command writes rows: without the table's own triggers, or only where they run, because of ours. */
+  /** How the command writes rows: without the table's own triggers, or only with them, because ours must run too. */
   readonly writes: 'nothing' | 'alone' | { readonly under: string }
-  /** The columns that it writes, and an index or a constraint of the user's may be on. @default [] */
+  /** The written columns that an index or a constraint of the user may cover. @default [] */
   readonly writtenColumns?: readonly string[]
-  /** What an index or a constraint of the user's may refuse. */
+  /** The rows that an index or a constraint of the user may refuse. */
   readonly written: Pick<RefusedRows, 'what' | 'ours' | 'ofUnique'>
-  /** Looks whether rows have lost what they had where it is `ready`; the steps are then done once more. */
+  /** Checks, if `ready`, whether rows have lost their names or numbers. If so, the steps are done once more. */
   lacks?(query: Query): Promise<boolean>
-  /** Takes away what another command has left. */
+  /** Removes the objects that another command has left. */
   prepare?(session: AdoptSession): Promise<void>
-  /** @throws AdoptionError where the steps cannot do it */
+  /** @throws AdoptionError if the steps cannot adopt the table */
   refuse(): void
   plan(): readonly PlannedStep[]
-  /** Statements that take everything away. @throws AdoptionError */
+  /** Returns the statements that remove everything. @throws AdoptionError */
   leave(): readonly string[]
-  /** Does what is left to do after that, without a lock. */
+  /** Does the remaining work after that, without a lock. */
   afterLeaving?(session: AdoptSession): Promise<void>
-  /** Looks what the steps have found so far. */
+  /** Reads what the steps have found so far. */
   report?(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows>
 }
 
@@ -117,7 +117,7 @@ export interface RefusedRow {
 export interface Duplicates {
   /** How many texts have several rows. */
   readonly groups: number
-  /** Rows that would go if each text stood once. */
+  /** The number of rows to remove so that each text exists once. */
   readonly surplus: number
   /** How many rows the largest group has. */
   readonly largest: number
@@ -130,17 +130,17 @@ export interface FoundRows {
   readonly refused: readonly RefusedRow[]
   /** How many rows are refused. */
   readonly refusedTotal: number
-  /** Rows that hold the same text; undefined before the index is there. */
+  /** Rows that hold the same text; undefined before the index exists. */
   readonly duplicates: Duplicates | undefined
 }
 
-/** The result of `adopt`: what it did, and what it found. */
+/** The result of `adopt`: its changes and its findings. */
 export interface AdoptReport extends FoundRows {
-  /** What was adopted; of names, all of the table. */
+  /** The kind that was adopted. Names are all names of the table. */
   readonly kind: Work['kind']
-  /** The step that comes next; `done`: the table is adopted. */
+  /** The next step; `done` if the table is adopted. */
   readonly step: AdoptStep
-  /** There was nothing to do. */
+  /** Whether there was nothing to do. */
   readonly unchanged: boolean
   /** The locks on the table, in their order. */
   readonly locks: readonly AdoptionLock[]
@@ -148,7 +148,7 @@ export interface AdoptReport extends FoundRows {
   readonly counts: Readonly<AdoptCounts>
 }
 
-/** Adopts what a command finds, or goes on with it. @throws AdoptionError if a person has to decide */
+/** Begins or continues an adoption. @throws AdoptionError if a person has to decide */
 export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
   const { find, options } = command
   return await withTable(command, async (session, work) => {
@@ -189,7 +189,7 @@ async function doSteps(run: WorkRun, begun: Work, first: AdoptStep, find: FindWo
 export const isAdopted = async (work: Work, query: Query): Promise<boolean> =>
   work.stands === 'ready' && work.state === undefined && (await work.lacks?.(query)) !== true
 
-/** @throws AdoptionError where the steps cannot do it, or would fire triggers of the user's */
+/** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
 async function beReady({ session, options: { userTriggers } }: WorkRun, work: Work): Promise<void> {
   const { on, state, said, stands } = work
   const relation = tableName(on.table)
@@ -212,7 +212,7 @@ async function beReady({ session, options: { userTriggers } }: WorkRun, work: Wo
   if (userTriggers !== 'fire') await keepTriggersOut(session, work)
 }
 
-/** For the session: nothing that it writes runs the table's own triggers. @throws AdoptionError where it would */
+/** Keeps the table's own triggers from firing in this session. @throws AdoptionError if that is not possible */
 async function keepTriggersOut(session: AdoptSession, { on, facts, writes, writtenColumns }: Work): Promise<void> {
   const { updateTriggers, replicaTriggers, keyColumns } = facts
   if (updateTriggers.length === 0 || writes === 'nothing') return
@@ -232,7 +232,7 @@ async function keepTriggersOut(session: AdoptSession, { on, facts, writes, writt
   )
 }
 
-/** Removes everything in one short transaction, also in the midst of an adoption. */
+/** Removes everything in one short transaction, also in the middle of an adoption. */
 export async function abandonWork(command: WorkCommand): Promise<{ readonly locks: readonly AdoptionLock[] }> {
   return await withTable(command, async (session, work) => {
     const { on } = work
@@ -244,7 +244,7 @@ export async function abandonWork(command: WorkCommand): Promise<{ readonly lock
   })
 }
 
-/** Does the last statements of a command, and forgets how far it was, under one lock. */
+/** Runs the last statements of a command, and deletes its stored state, under one lock. */
 export async function finishWork(
   session: AdoptSession,
   on: Adopting,
@@ -260,7 +260,7 @@ export async function finishWork(
 /**
  * Reads the state of an adoption.
  *
- * @returns undefined where none has begun, or the role may not read it
+ * @returns undefined if none has begun, or the role may not read it
  */
 export async function storedState<State extends WorkState>(
   query: Query,
@@ -277,7 +277,7 @@ export async function storedState<State extends WorkState>(
   }
 }
 
-/** Notes in the database that the work has begun. */
+/** Records in the database that the work has begun. */
 export async function beginState(
   { session }: WorkRun,
   { on, rules }: Pick<Work, 'on' | 'rules'>,
@@ -298,11 +298,11 @@ export async function goOn(
   return step
 }
 
-/** Key of a row that was read with the parts of its key as `k0`, …. */
+/** The key of a row that was read with the parts of its key as `k0`, …. */
 export const keyOf = ({ primary }: Pick<Adopting, 'primary'>, row: Readonly<Record<string, string | null>>): string[] =>
   primary.map((_, index) => row[`k${index}`] ?? '')
 
-/** Makes an index while others write, in place of an invalid one that an earlier run has left. */
+/** Makes an index while others write, and replaces an invalid one that an earlier run has left. */
 export async function makeIndex(session: AdoptSession, on: Adopting, name: string, create: string): Promise<void> {
   for (;;) {
     await session.query(dropIndex(on, name))
@@ -310,7 +310,7 @@ export async function makeIndex(session: AdoptSession, on: Adopting, name: strin
       await session.query(create)
       return
     } catch (error) {
-      // With another index that is made at the same time.
+      // The deadlock is with another index that is made at the same time.
       if (serverError(error)?.code !== SQLSTATE.deadlockDetected) throw error
     }
   }
@@ -324,9 +324,9 @@ export async function makeLookup(session: AdoptSession, on: Adopting, lookup: Lo
 }
 
 /**
- * Does the rows of a table of work in the order of their places, again and again, until nobody has one of them locked.
+ * Processes the rows of a table of work in the order of their places. Repeats until no other session has locked any.
  *
- * @param batch does those after a place; returns how many rows it saw, the last of them, and how many were locked
+ * @param batch processes rows after a place; returns how many rows it saw, the last of them, and how many were locked
  */
 export async function throughPlaces(
   session: AdoptSession,
@@ -347,11 +347,11 @@ export async function throughPlaces(
 }
 
 /**
- * Makes columns NOT NULL: by checks that are added as NOT VALID, and validated in one scan that blocks nobody.
+ * Makes columns NOT NULL. It adds checks as NOT VALID, and validates them in one scan that blocks nobody.
  *
- * @param next the step after that
- * @param mend called where a row violates one of them; gives the step that is then to be done
- * @param check another one that is added and validated with them
+ * @param next the step that follows
+ * @param mend called if a row violates a check; returns the step to do then
+ * @param check another check that is added and validated with them
  */
 export async function requireNotNull(
   { session, onProgress }: WorkRun,
@@ -380,7 +380,7 @@ export async function requireNotNull(
   })
 }
 
-/** What `requireNotNull` will do in a step, to be read. */
+/** Plans the work of `requireNotNull` in a step. */
 export const planRequired = (
   on: Adopting,
   columns: readonly string[],

@@ -43,9 +43,8 @@ export interface LoggedChange {
 }
 
 /**
- * Reads foreign keys of any action from the catalog, also composite ones, but only the parents of partitioned ones.
- * Calls `refuse` if the referring table's owner may not act as the table's: its triggers would run as the role that
- * merges.
+ * Reads foreign keys from the catalog: of any action, composite ones too, a partition's only as its parent's. Calls
+ * `refuse` if the referring owner may not act as the table's, because its triggers would run as the merging role.
  */
 export async function referencesTo(
   query: Query,

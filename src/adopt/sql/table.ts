@@ -372,9 +372,8 @@ interface Owned {
 }
 
 /**
- * Whether a relation, by its OID as SQL, is a table of a role that could act as the owner of ours. A relation of
- * another role may be a view whose functions run as the reader. Its rows, statistics and privileges may outlive its
- * ownership.
+ * Whether a relation, by its OID as SQL, is a table of a role that could act as the owner of ours. Another role's may
+ * be a view whose functions run as the reader, or hold rows, statistics and privileges that outlive its ownership.
  */
 const isTrusted = (found: string, owner: string): string => `EXISTS (SELECT FROM pg_catalog.pg_class AS k
     WHERE k.oid OPERATOR(pg_catalog.=) ${found} AND k.relkind OPERATOR(pg_catalog.=) 'r'
