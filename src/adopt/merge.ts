@@ -61,7 +61,7 @@ import type { AdoptedTable } from './sql/table'
 import { findTargetOf, requireAdopted, type Target } from './target'
 import { throughPlaces } from './work'
 
-/** The names that a person gives for a merge: columns that refer without a foreign key, and tables that may lose rows. */
+/** The names that a merge needs: columns that refer without a foreign key, and tables that may lose rows. */
 export interface NamedReferences {
   /**
    * Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. If a
@@ -559,9 +559,8 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
 }
 
 /**
- * Groups the rows whose references one statement turns: usually all. If a row can refer to several rows to delete, and
- * one of these references is part of its key, each row is its own group, because the log has the key between two
- * changes.
+ * Groups the rows whose references one statement turns: usually all rows. If a row can refer to several rows to delete,
+ * and its key includes a reference, each row is a group, because the log has the key between two changes.
  */
 async function turnedTogether(
   { references, tables }: MergeRun,

@@ -31,13 +31,13 @@ import { type CommandRun, type KeptRow, UsageError } from './usage'
 
 type AdoptRun = CommandRun<'adopt' | 'abandon' | 'unmerge'>
 
-/** A command with its entity, and the reporter that it reports to. */
+/** A command with its entity and its reporter. */
 interface Command extends AdoptRun {
   readonly target: EntityTarget<ObjectLiteral>
   readonly reporter: Reporter
 }
 
-/** Adopts a table, or removes everything again, and prints what was locked for how long. */
+/** Runs adopt, abandon or unmerge, and prints how long each lock was held. */
 export async function runAdopt(run: AdoptRun): Promise<ExitCode> {
   const { target } = findEntity(run.dataSource, run.invocation.entity)
   const reporter = new Reporter(run, target)
@@ -92,7 +92,7 @@ async function adoptAndMerge({ dataSource, invocation, signal, target, reporter 
   const { pace, merge: given } = invocation
   const { property } = pace
   const { stoppable, locking } = reporter
-  // The adoption may take hours: a file or a table that does not exist ends the command at once.
+  // The adoption may take hours, so a file or a table that does not exist ends the command at once.
   const merge = given && { also: given.also, conflict: given.conflict, keep: await keepOf(given.keep) }
   const file = given?.list === undefined ? undefined : openKeys(given.list)
   if (merge) await checkMerge(dataSource, target, { property, also: merge.also, conflict: merge.conflict })
@@ -152,7 +152,7 @@ const CONFLICT_NEXT =
   'Where the reason is the name of a constraint or an index, --conflict TABLE=merge, with the name of its table, merges ' +
   'the rows that clash there too. '
 
-/** Opens a new file that takes keys of rows as lines of JSON. */
+/** Opens a new file for keys of rows, as lines of JSON. */
 function openKeys(name: string): (rows: readonly object[]) => void {
   let file: number
   try {
@@ -165,7 +165,7 @@ function openKeys(name: string): (rows: readonly object[]) => void {
 
 function formatMerge({ merged, changes, left }: MergeReport, dryRun: boolean): string {
   const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
-  // A clause is no name.
+  // A reason with a space is a clause, not the name of a constraint.
   const next = left.some(({ reason }) => !reason.includes(' ')) ? CONFLICT_NEXT : ''
   const todo = `${next}Change the ${next === '' ? '' : 'other '}rows by hand. Then run the same command again.`
   const leftLines = left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, todo]
@@ -189,7 +189,7 @@ function formatUnmerge({ restored, left }: UnmergeReport, dryRun: boolean): stri
   return linesOf([`${number(restored)} rows ${dryRun ? 'would be' : 'were'} restored.`, ...leftLines])
 }
 
-/** At most so often, and after so long a silence at the latest. */
+/** The shortest interval between progress lines, and the longest silence. */
 const PROGRESS_MILLISECONDS = 2_000
 const SILENCE_MILLISECONDS = 4_000
 const ASKING_MILLISECONDS = 500
@@ -199,8 +199,8 @@ type StepProgress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress
 type Stoppable = Pick<AdoptOptions, 'onNotice'> & Pick<AdoptRun, 'signal'>
 
 /**
- * Reports what a command does. Progress and notices are lines on stderr, and results are on stdout; with `json`, all of
- * them are lines of JSON on stdout. While a step is silent, it asks the server by another connection what happens.
+ * Reports the work of a command. Progress and notices are lines on stderr, and results are on stdout. With `json`, all
+ * are lines of JSON on stdout. While a step is silent, it queries the server's status on another connection.
  */
 class Reporter {
   /** Options of every command, and of those that lock the table. */
@@ -210,7 +210,7 @@ class Reporter {
   private readonly locks: AdoptionLock[] = []
   private readonly beat: NodeJS.Timeout
   private current: StepProgress | undefined
-  /** The fraction that the step had when it was first reported, and when: a step may continue an earlier one. */
+  /** The fraction and the time of the first report of the step, because a step may continue an earlier run. */
   private begun = { fraction: 0, at: 0 }
   private printed = performance.now()
   private asked: Promise<AdoptionStatus | undefined> | undefined
@@ -225,7 +225,7 @@ class Reporter {
     this.beat = setInterval(() => void this.breakSilence(), PROGRESS_MILLISECONDS / 2)
   }
 
-  /** Arrow functions: they are passed on. */
+  /** Arrow functions, because they are passed on. */
   readonly notice = (message: string): void => {
     if (this.json) this.writeEvent({ event: 'notice', message })
     else this.writeLine(message)
@@ -236,7 +236,7 @@ class Reporter {
     else this.locks.push(lock)
   }
 
-  /** A line every two seconds, and one for every step, for example `fill  43 %  430,000 rows  1 min left`. */
+  /** Writes a line every two seconds and for every step, for example `fill  43 %  430,000 rows  1 min left`. */
   readonly progress = (progress: StepProgress): void => {
     const now = performance.now()
     const isNew = progress.step !== this.current?.step
@@ -261,7 +261,7 @@ class Reporter {
     this.run.streams.stdout.write(format())
   }
 
-  /** However the command ended. */
+  /** Called however the command ended. */
   end(): void {
     clearInterval(this.beat)
     this.writeLocks()
@@ -294,7 +294,7 @@ class Reporter {
     this.writeLine(describeProgress({ step, rows, fraction }, seconds, left, status).join('  '))
   }
 
-  /** By the share of the step alone: one that the server reports is that of a phase, of which a step has several. */
+  /** Uses only the fraction of the step. The server reports the fraction of a phase, and a step has several phases. */
   private secondsLeft(fraction: number, seconds: number): number | undefined {
     const done = fraction - this.begun.fraction
     return done >= 0.01 && seconds >= 1 ? (seconds * (1 - fraction)) / done : undefined
@@ -307,14 +307,14 @@ class Reporter {
     this.asked ??= adoptionStatus(dataSource, this.target, { property: invocation.pace.property })
       .catch(() => undefined)
       .finally(() => (this.asked = undefined))
-    // The pool may have no connection to spare.
+    // The pool may have no free connection.
     const status = await Promise.race([this.asked, sleep(ASKING_MILLISECONDS, undefined)])
     // The step may have ended or reported meanwhile.
     if (this.current && isSilent()) this.writeProgress(this.current, status)
   }
 }
 
-/** @param status what the server reports of a step that reports nothing by itself */
+/** @param status the server's status of a step that reports nothing itself */
 function describeProgress(
   { step, fraction, rows }: StepProgress,
   seconds: number,
@@ -353,7 +353,7 @@ function formatStatus({ step, phase, fraction, command, holders, ...server }: Ad
   ])
 }
 
-/** @param merges duplicates are merged next */
+/** @param merges whether duplicates are merged next */
 function formatAdoption(report: AdoptReport, merges: boolean): string {
   if (report.unchanged) return ADOPTED
   const { kind, counts, step, duplicates } = report

@@ -21,7 +21,7 @@ export async function runDoctor({
     throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
   }
   const progress = openProgress(streams.stderr, undefined, 'rows')
-  // The counts begin again with each property.
+  // The counts restart with each property.
   const read = new Map<string, number>()
   let report: DoctorReport
   try {
@@ -46,7 +46,7 @@ export async function runDoctor({
   return report.healthy ? EXIT.done : EXIT.failed
 }
 
-/** The report for a person: what was examined, then what was found, the worst first, with what to do. */
+/** Formats the report for a person: the examined rows, then the findings with their next steps, the worst first. */
 function formatFindings({ findings, tables }: DoctorReport): string {
   const looked = tables.flatMap(({ entity, declarations }) =>
     declarations.map(({ property, rows, nulls }) => {
@@ -62,7 +62,7 @@ function formatFindings({ findings, tables }: DoctorReport): string {
   return printableLines([...looked, ''].join('\n') + sections.map(({ text }) => text).join('') + `${totals}.\n`)
 }
 
-/** Objects of one kind that are to be mended together take one line. */
+/** Joins findings about objects that one action fixes into one line. */
 function ofOneKind(findings: readonly DoctorFinding[]): readonly DoctorFinding[] {
   const found = new Map<string, DoctorFinding>()
   for (const [index, one] of findings.entries()) {
@@ -95,7 +95,7 @@ export function formatFinding({ code, severity, entity, property, ...finding }: 
 const count = (amount: number, noun: string): string =>
   `${number(amount)} ${noun}${amount === 1 || noun === 'information' ? '' : 's'}`
 
-/** Prints what a normalizer would make of the stored texts. */
+/** Prints the effect of a normalizer on the stored texts. */
 export async function runPreview({
   dataSource,
   invocation,
@@ -153,16 +153,16 @@ function formatPreview({ rows, changed, refused, sample, groups, surplus, first 
 }
 
 /**
- * Returns the row of a table of docs/errors.md for an error, a line for each column.
+ * Returns the row of a table of docs/errors.md for an error, with a line for each column.
  *
  * @param name a code, a class or an SQLSTATE of the triggers, in any case
- * @throws UsageError where the page has no such error
+ * @throws UsageError if the page has no such error
  */
 export function explainError(page: string, name: string | undefined): string {
   let head: readonly string[] = []
   const codes: string[] = []
   for (const line of page.split('\n')) {
-    // Without what only Markdown needs.
+    // Removes the syntax of Markdown.
     const cells = line
       .split('|')
       .slice(1, -1)

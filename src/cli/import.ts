@@ -28,19 +28,19 @@ export interface ImportRun {
   readonly dataSource: DataSource
   readonly target: ImportTarget
   readonly list: List
-  /** How records fill properties. undefined: each line is a text. */
+  /** How records fill properties; if undefined, each line is a text. */
   readonly records?: RecordRules | undefined
   /** Only looks rows up. @default false */
   readonly dryRun?: boolean
-  /** Takes the lines that are refused. */
+  /** Receives the refused lines. */
   readonly refused?: RefusedLines | undefined
   readonly streams: Streams
   readonly signal: AbortSignal
-  /** What the lines hold, in the plural. @default 'lines' */
+  /** The noun for the content of the lines, in the plural. @default 'lines' */
   readonly unit?: string
-  /** Every event is a line of JSON. @default false */
+  /** Whether every event is printed as a line of JSON. @default false */
   readonly json?: boolean
-  /** A refused line is a failure. @default false */
+  /** Whether a refused line is a failure. @default false */
   readonly strict?: boolean
 }
 
@@ -49,7 +49,7 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
   const { dataSource, target, list, streams, signal, dryRun = false, refused, records, json = false } = run
   const { stdout, stderr } = streams
   const progress = openProgress(stderr)
-  // Otherwise the loop would wait for the next chunk, which never arrives on a terminal.
+  // Without this, the loop would wait for the next chunk, which never arrives on a terminal.
   const close = (): void => list.close()
   signal.addEventListener('abort', close)
   const lines = new CountedLines(run)
@@ -85,7 +85,7 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
 
 const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the file of --refused.'
 
-/** Estimates what fraction of the list a number of lines is: more has been read than the server has seen. */
+/** Estimates the processed fraction of the list, because more lines have been read than the server has processed. */
 class CountedLines {
   private lines = 0
 
@@ -126,7 +126,7 @@ function conclude(
     stderr.write(`\nStopped after line ${number(lines)}. ${next}\n`)
     return EXIT.interrupted
   }
-  // The error of a list that cannot be read as lines contains the next action.
+  // A ListError contains the next action.
   const advice = end.error instanceof ListError ? '' : `${next}\n`
   stderr.write(`\nFailed (${end.where}): ${describeError(end.error)}\n${advice}`)
   return EXIT.failed
@@ -135,20 +135,20 @@ function conclude(
 export interface ImportOptions {
   /** Called after each batch. */
   readonly onProgress?: (counts: ImportCounts) => void
-  /** Called for each batch before `onProgress`: which of its lines are refused, in the order of the list. */
+  /** Called for each batch before `onProgress`, with whether each line is refused, in the order of the list. */
   readonly onAnswers?: (areRefused: readonly boolean[]) => Promise<void>
-  /** Rows are looked up, and those that are missing count as created. @default false */
+  /** Whether rows are only looked up. Missing rows count as created. @default false */
   readonly dryRun?: boolean
-  /** Once aborted, no batch follows those that are at the server. */
+  /** Once aborted, no batch is sent after the current ones. */
   readonly signal?: AbortSignal | undefined
 }
 
 /**
- * Finds or creates a row for every line, as a stream does. A line that is refused is counted and skipped.
+ * Finds or creates a row for every line, as a stream does. A refused line is counted and skipped.
  *
  * @param lines as `readLines` or `readRecords` yields them
  * @throws SchemaDriftError, UnsupportedDatabaseError before anything is read or written
- * @throws the driver's own error if it cannot connect; a failure after that is part of the report
+ * @throws the driver's own error if it cannot connect; the report contains a later failure
  */
 export async function importLines(
   dataSource: DataSource,
@@ -204,7 +204,7 @@ export async function importLines(
   }
 }
 
-/** Why a line is not a text, or not one that the declaration accepts. */
+/** The reason why a line is not a text, or why the declaration does not accept it. */
 class RefusedLine extends Error {
   constructor(readonly reason: string) {
     super(reason)
@@ -212,13 +212,13 @@ class RefusedLine extends Error {
 }
 
 const BLANK = new RefusedLine('it is blank')
-/** In a dry run: the row of a line is not there, or an earlier line has the same text. */
+/** In a dry run, the row of a line does not exist, or an earlier line has the same text. */
 const MISSING = new RefusedLine('its row would be created')
 const REPEATED = new RefusedLine('its row would be found')
 
 /** Adds a line to the rows of a window. A dry run adds each text of the list once. */
 function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<ObjectLiteral>, entry: Entry) => void {
-  // A text that would be created in one batch is not found by the next, so all of the list are remembered, by a digest.
+  // A later batch does not find a text that an earlier one would create, so a digest of every text is kept.
   const known = new Set<string>()
   return (rows, entry) => {
     if (entry === '') return rows.refuse(BLANK)
@@ -239,8 +239,8 @@ function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<Obje
 }
 
 /**
- * The error of a window whose every row is refused for what the statement may not do or name: a privilege, a table, a
- * column or the value of one is missing, and the rest of the list would fare the same.
+ * Returns the error of a window if every row is refused because a privilege, a table, a column or a column's value is
+ * missing. The rest of the list would be refused too.
  */
 function wholeRefusal(results: readonly LineResult[]): { readonly error: unknown } | undefined {
   let first: { readonly error: unknown } | undefined
@@ -260,7 +260,7 @@ type LineResult = FindOrCreateManyResult<ObjectLiteral> | undefined
 function countLine(tally: ImportTally, result: LineResult, failed: boolean): boolean {
   const error = result && 'error' in result ? result.error : undefined
   if (result && 'entity' in result) tally.stored(result.created, hashNumberOf(result.entity))
-  // Of a batch that failed, only what is stored is counted: the rest of the lines has no result.
+  // In a failed batch, only stored rows are counted, because the other lines have no result.
   else if (failed) return false
   else if (error === BLANK) tally.blank()
   else if (error === MISSING || error === REPEATED) tally.stored(error === MISSING, 0)
@@ -271,31 +271,31 @@ function countLine(tally: ImportTally, result: LineResult, failed: boolean): boo
   return false
 }
 
-/** The entity that lines become rows of, and how. */
+/** The entity of the imported rows, and the conversion of lines. */
 export interface ImportTarget {
   readonly metadata: EntityMetadata
   /** For find-or-create, selecting no more columns than counting needs. */
   readonly rows: EntityText
   /**
-   * The properties of a row for a text, or for the values of a record; undefined if the declaration's `parse` refuses the
-   * text.
+   * Returns the properties of a row for a text, or for the values of a record. If the declaration's `parse` refuses the
+   * text, it returns undefined.
    *
-   * @throws what the user's own `parse` throws
+   * @throws the error of the user's own `parse`
    */
   readonly toValues: (given: string | RecordRow) => ObjectLiteral | undefined
-  /** The reason if `parse` gives none: one clause. */
+  /** The reason if `parse` gives none, as one clause. */
   readonly refusal: string
 }
 
-/** What a person typed. */
+/** The names that a person typed. */
 export interface TargetNames {
   /** An entity's class name, or its table name with or without the schema. */
   readonly entity: string
   /** The name of the unique text, as in the option `by`. @default the entity's only one */
   readonly property?: string | undefined
-  /** How records fill properties. undefined: each line is a text. */
+  /** How records fill properties; if undefined, each line is a text. */
   readonly records?: RecordRules | undefined
-  /** What every row gets, by property. @default none */
+  /** Constant values for every row, by property. @default none */
   readonly set?: ReadonlyMap<string, string>
 }
 
@@ -390,9 +390,9 @@ function valuesMaker(
 }
 
 /**
- * Opens the file for the lines that an import refuses. A file that holds anything stays as it is.
+ * Opens the file for the lines that an import refuses. A file that is not empty is not changed.
  *
- * @throws UsageError if it holds anything
+ * @throws UsageError if it is not empty
  * @throws RefusedLinesError if it cannot be written
  */
 export async function openRefused(name: string): Promise<RefusedLines> {
@@ -410,7 +410,7 @@ export async function openRefused(name: string): Promise<RefusedLines> {
   throw new UsageError(`--refused names a file that is not empty: ${name}. Name another file, or remove it.`)
 }
 
-/** Writes the refused lines of a list to a file, unchanged; each ends with LF. */
+/** Writes the refused lines of a list to a file, unchanged. Each ends with LF. */
 class RefusedLines {
   /** How many refused lines were too long to be kept. */
   lost = 0
@@ -420,12 +420,12 @@ class RefusedLines {
 
   constructor(private readonly file: FileHandle) {}
 
-  /** Takes a line of the list. */
+  /** Receives a line of the list. */
   came(line: Original | undefined): void {
     this.waiting.push(line)
   }
 
-  /** Takes the records of a CSV list; the first one names the columns, and is written before the first that is refused. */
+  /** Receives the records of a CSV list. The first is the header, which is written before the first refused record. */
   afterHeader(): (record: Original | undefined) => void {
     let first = true
     return (record) => {
@@ -436,7 +436,7 @@ class RefusedLines {
   }
 
   /**
-   * Writes the refused ones among the next lines.
+   * Writes the refused lines among the next lines.
    *
    * @throws RefusedLinesError if the file cannot be written
    */

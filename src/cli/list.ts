@@ -25,14 +25,14 @@ interface BrokenLine {
 /** An unchanged line or record, without its ending. */
 export type Original = string | Uint8Array
 
-/** The list cannot be read as lines at all. The message ends with the next action. */
+/** The list cannot be read as lines. The message ends with the next action. */
 export class ListError extends Error {
   override readonly name = 'ListError'
 }
 
 /**
- * Nothing is kept of a longer line, so that a list without line endings does not fill the memory: while a line is stored,
- * some ten copies of it are alive or not yet collected.
+ * A longer line is dropped, so that a list without line endings does not fill the memory. While a line is stored, about
+ * ten copies of it are alive or not yet collected.
  */
 export const MAX_LINE_BYTES: number = 4 * 2 ** 20
 
@@ -41,14 +41,14 @@ export const STDIN = 0
 
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
-/** How many bytes are examined to recognize a format. */
+/** The number of bytes that are examined to recognize a format. */
 const SNIFFED_BYTES = 4_096
 const BYTE_ORDER_MARK = '\uFEFF'
 
 const TOO_LONG: BrokenLine = { reason: `it is longer than ${MAX_LINE_BYTES / 2 ** 20} MiB` }
-/** Decoded anyway, the line would hold U+FFFD, and two different texts could become one. */
+/** If such a line were decoded, it would hold U+FFFD, and two different texts could become equal. */
 const NOT_UTF8 = 'it is not valid UTF-8'
-/** `new URL` would drop it, and make one URL of two. */
+/** `new URL` would drop the CR, so that two texts would become one URL. */
 const HAS_CARRIAGE_RETURN = 'it contains a carriage return (CR) before its end'
 
 /**
@@ -88,8 +88,8 @@ function listOf(stream: Readable & { readonly bytesRead?: number }, size: number
 }
 
 /**
- * Reads a list as lines, yielding with each chunk the lines that it completes. A line ends with LF or CRLF; the last one
- * may have no ending. A byte order mark at the start is dropped.
+ * Reads a list as lines. With each chunk, it yields the lines that the chunk completes. A line ends with LF or CRLF.
+ * The last line may have no ending. A byte order mark at the start is dropped.
  *
  * @throws ListError for a list that is compressed, binary, UTF-16, or ends its lines with CR alone
  */
@@ -152,13 +152,13 @@ class BegunLine {
     return decodeLine(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces))
   }
 
-  /** The line so far, and as much of the chunk after it as is needed to recognize a format. */
+  /** Returns the line so far, and enough of the next chunk to recognize a format. */
   followedBy(chunk: Buffer): Buffer {
     return Buffer.concat([...this.pieces, chunk.subarray(0, SNIFFED_BYTES)])
   }
 }
 
-/** Decodes whole lines at once, which is several times faster than one by one, and pushes them to `lines`. */
+/** Decodes whole lines at once and pushes them to `lines`. This is several times faster than one by one. */
 function decodeBlock(block: Buffer, lines: Line[]): void {
   if (isUtf8(block)) {
     for (const line of block.toString('utf8').split('\n')) lines.push(withoutLineEnding(line))
@@ -183,12 +183,12 @@ function withoutLineEnding(line: string): Line {
   return found === line.length - 1 ? line.slice(0, -1) : { reason: HAS_CARRIAGE_RETURN, original: line }
 }
 
-/** How files begin that are not lists: patterns of hexadecimal digits. */
+/** The first bytes of files that are not lists, as patterns of hexadecimal digits. */
 const FOREIGN_FORMATS: readonly (readonly [start: string, advice: string])[] = [
   ['fffe', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
   ['feff', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
   ['1f8b', `compressed with gzip. ${pipeFrom('gzip -dc')}`],
-  // After `BZh` and a digit, the beginning of a block, or the end of an empty file: a text may begin with `BZh`.
+  // A text may begin with `BZh`, so the pattern includes the start of a block, or the end of an empty file.
   ['425a683[1-9](?:314159265359|177245385090)', `compressed with bzip2. ${pipeFrom('bzip2 -dc')}`],
   ['fd377a585a00', `compressed with xz. ${pipeFrom('xz -dc')}`],
   ['28b52ffd', `compressed with zstd. ${pipeFrom('zstd -dc')}`],
@@ -203,7 +203,7 @@ function pipeFrom(command: string): string {
   return `Unpack it: ${command} LIST | typeorm-unique-text import … -`
 }
 
-/** Otherwise every line would be refused, each for another reason, and the command would end as if all were well. */
+/** Refuses other formats. Otherwise each line would be refused for another reason, and the command would succeed. */
 function refuseForeignFormat(start: Buffer): void {
   const hex = start.subarray(0, 10).toString('hex')
   const known = FOREIGN_FORMATS.find(([mark]) => new RegExp(`^${mark}`).test(hex))

@@ -15,9 +15,9 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
 /**
- * Lets V8 look for garbage when the heap has grown by a quarter. By default it waits for several times what is in use: of
- * an import that needs 30 MB, rows that were stored long ago would fill another 100 MB before the first of them is freed.
- * The space for new objects stays as it is, too: it would grow to 30 or 60 MB, of which nearly all is garbage.
+ * Lets V8 collect garbage when the heap has grown by a quarter. By default, V8 waits until the heap is several times as
+ * large. In an import that needs 30 MB, rows that were stored long ago would fill another 100 MB before one is freed.
+ * The space for new objects does not grow either. It would grow to 30 or 60 MB, nearly all of it garbage.
  */
 function keepHeapSmall(): void {
   setFlagsFromString('--heap-growing-percent=25')
@@ -98,18 +98,18 @@ async function connected(file: string, work: (dataSource: DataSource) => Promise
   }
 }
 
-/** A command changes what its help describes, and nothing that the DataSource does when the application starts. */
+/** Connects without the DataSource's schema options, because a command must only change what its help describes. */
 async function connect(dataSource: DataSource): Promise<void> {
   dataSource.setOptions({ synchronize: false, migrationsRun: false, dropSchema: false })
   if (!dataSource.isInitialized) await dataSource.initialize()
 }
 
-/** As a shell reports a process that the signal ended. */
+/** The exit codes that a shell reports for a process that a signal ended. */
 const STOPPED = { SIGINT: EXIT.interrupted, SIGTERM: 143 } as const
 
 let stoppedBy: keyof typeof STOPPED = 'SIGINT'
 
-/** Aborted by the first Ctrl-C, or by SIGTERM, so that the batches at the server can finish; the second ends the process. */
+/** The first Ctrl-C or SIGTERM aborts the signal, so that running batches can finish. The second ends the process. */
 function interruption(): AbortSignal {
   const controller = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -132,7 +132,7 @@ async function run(): Promise<void> {
     process.stderr.write(`${describeError(error)}\n${usage ? 'See typeorm-unique-text --help.\n' : ''}`)
     code = usage ? EXIT.usage : EXIT.failed
   }
-  // What the user's DataSource file has opened must not keep the process alive, and no output must be lost.
+  // Handles that the user's DataSource file has opened must not keep the process alive, and no output must be lost.
   for (const stream of [process.stdout, process.stderr]) await new Promise((resolve) => stream.write('', resolve))
   process.exit(code === EXIT.interrupted ? STOPPED[stoppedBy] : code)
 }

@@ -3,7 +3,7 @@ const OLDEST = [20, 19] as const
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
 
-// Imported before anything that an older version cannot load, for which it would print a stack trace.
+// This module is imported first. An older version cannot load the others and would print a stack trace.
 if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1])) {
   process.stderr.write(`Node.js ${OLDEST.join('.')} or later is needed; this is ${process.versions.node}.\n`)
   process.exit(1)

@@ -1,30 +1,30 @@
 import { type Line, ListError, type Original, originalOf } from './list'
 
-/** How a list holds its rows: CSV (RFC 4180), the same with tabs, or a JSON object in each line. */
+/** The format of a list: CSV (RFC 4180), the same with tabs, or a JSON object in each line. */
 export type RecordFormat = 'csv' | 'tsv' | 'ndjson'
 
-/** Which properties the records of a list fill, and from what. */
+/** The properties that the records of a list fill, and the sources of their values. */
 export interface RecordRules {
   readonly format: RecordFormat
-  /** The column or key for each property. Where all are numbers, they count columns from 1, and no record names them. */
+  /** The column or key for each property. If all are numbers, they count columns from 1, and there is no header. */
   readonly map: ReadonlyMap<string, string>
 }
 
 /** Values by property. */
 export type RecordRow = Readonly<Record<string, unknown>>
 
-/** What a list holds where a row should be: a text, values, or nothing that can be read. */
+/** An item of a list: a text, values, or a line that cannot be read. */
 export type Entry = Line | { readonly row: RecordRow }
 
-/** Whether the first record names the columns, and is no row. */
+/** Whether the first record names the columns and is not a row. */
 export const hasHeader = ({ format, map }: RecordRules): boolean =>
   format !== 'ndjson' && [...map.values()].some((column) => !/^[1-9]\d*$/.test(column))
 
 /**
  * Reads the records of a list.
  *
- * @param onRecord called with each unchanged record, also with the header, before its row is given
- * @throws ListError where the header does not name a column
+ * @param onRecord called with each unchanged record, including the header, before its row is yielded
+ * @throws ListError if the header lacks a column
  */
 export async function* readRecords(
   lines: AsyncIterable<readonly Line[]>,
@@ -36,7 +36,7 @@ export async function* readRecords(
     const entries: Entry[] = []
     for (const record of some) {
       onRecord(originalOf(record))
-      // A blank line is no record, and is counted as one.
+      // A blank line is not a record, but is counted as one.
       if (!read) read = headerReader(rules, record)
       else entries.push(typeof record === 'string' && record !== '' ? read(record) : record)
     }
@@ -44,10 +44,10 @@ export async function* readRecords(
   }
 }
 
-/** An unbalanced quote would otherwise take the rest of the list for one field. */
+/** A limit, because an unbalanced quote would otherwise turn the rest of the list into one field. */
 const MAX_RECORD_LENGTH = 4 * 2 ** 20
 
-/** A record ends at the end of a line, unless that is within quotes: then it continues in the next. */
+/** Joins lines to records. If the end of a line is within quotes, the record continues in the next line. */
 async function* joinedLines(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Line[], void, undefined> {
   let begun = ''
   for await (const some of lines) {
@@ -75,7 +75,7 @@ const FIELDS: Readonly<Record<'csv' | 'tsv', RegExp>> = {
   tsv: /(?:"((?:[^"]|"")*)"|([^"\t]*))(\t|$)/suy,
 }
 
-/** The fields of a record of RFC 4180; undefined if quotes are anywhere but around a field. */
+/** Returns the fields of a record of RFC 4180, or undefined if a quote is not around a field. */
 export function fieldsOf(record: string, format: keyof typeof FIELDS): string[] | undefined {
   const pattern = FIELDS[format]
   const fields: string[] = []
@@ -93,7 +93,7 @@ type ReadRecord = (record: string) => Entry
 const NO_RECORD = { reason: 'it is not a record: a field has quotes in its middle' }
 const TOO_SHORT = { reason: 'it has no such column: the record has too few fields' }
 
-/** @param positions of the columns by property, from 0 */
+/** @param positions the positions of the columns by property, from 0 */
 function positionReader(
   { format, map }: RecordRules,
   positions: ReadonlyMap<string, number> = new Map([...map].map(([name, column]) => [name, Number(column) - 1])),

@@ -4,10 +4,10 @@ import { number, printable } from './terminal'
 export interface ImportCounts {
   readonly lines: number
   readonly created: number
-  /** Already in the table, or in an earlier line. */
+  /** Texts that are already in the table, or in an earlier line. */
   readonly found: number
   readonly rejected: number
-  /** Empty lines; a line of white space is a text like any other. */
+  /** Empty lines. A line of white space is a text like any other. */
   readonly blank: number
   /** How many created or found rows have a hash number above 0, because another text has the same hash. */
   readonly collisions: number
@@ -20,7 +20,7 @@ interface RejectedLine {
   readonly reason: string
 }
 
-/** How an import ended. Everything that it counts is committed. */
+/** The result of an import. All counted rows are committed. */
 export interface ImportReport extends ImportCounts {
   readonly seconds: number
   /** The first five. */
@@ -69,15 +69,15 @@ export class ImportTally {
   }
 }
 
-/** What an import counted, for its report. */
+/** How the report names the counted items. */
 interface Counted {
-  /** What the lines hold, in the plural. @default that of `each` */
+  /** The noun for the content of the lines, in the plural. @default the plural of `each` */
   readonly unit?: string | undefined
-  /** Rows were only looked up. @default false */
+  /** Whether rows were only looked up. @default false */
   readonly dryRun?: boolean
-  /** A line, or a record, which may have several lines. @default 'line' */
+  /** The counted item: a line, or a record, which may have several lines. @default 'line' */
   readonly each?: string
-  /** The first record names the columns. @default false */
+  /** Whether the first record names the columns. @default false */
   readonly header?: boolean | undefined
 }
 
@@ -112,7 +112,7 @@ function formatRejections(
 ): string[] {
   if (rejections.length === 0) return []
   const first = rejections.length < rejected ? `the first ${rejections.length} ` : ''
-  // An editor shows lines: the header is one, and a record may be several.
+  // An editor shows line numbers, but the header is a line too, and a record may have several lines.
   const note = header ? ' (record 1 follows the header)' : ''
   return [
     '',

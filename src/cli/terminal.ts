@@ -6,7 +6,7 @@ import { type DataSource, InstanceChecker } from 'typeorm'
 import { serverError } from '../core'
 import { UniqueTextError } from '../errors'
 
-/** A terminal, or anything else that text can be written to. */
+/** A terminal, or another stream for text. */
 export type Output = NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number }
 
 /** Where a command writes. */
@@ -17,12 +17,12 @@ export interface Streams {
   readonly stderr: Output
 }
 
-/** Ignores that the reader has ended (`… | head`): that must neither stop the work nor print a stack trace. */
+/** Ignores the end of a reader (`… | head`), which must neither stop the work nor print a stack trace. */
 export function outliveReaders({ stdout, stderr }: Streams): void {
   for (const stream of [stdout, stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EPIPE') return
-      // A full disk, for instance: the rows are stored, but the result cannot be printed.
+      // On a full disk, for instance, the rows are stored, but the result cannot be printed.
       if (stream !== stderr) stderr.write(`Cannot write the report: ${error.message}\n`)
       process.exitCode = 1
       process.exit()
@@ -30,12 +30,12 @@ export function outliveReaders({ stdout, stderr }: Streams): void {
   }
 }
 
-/** Control characters, and those that change the direction or the line of what follows. */
+/** Control characters, and characters that change the direction or the line of the following text. */
 // oxlint-disable-next-line no-control-regex
 const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
 
 /**
- * Text from elsewhere, such as a stored URL or a server's message, as one line that cannot command the terminal.
+ * Returns foreign text, such as a stored URL or a server's message, as one line that cannot control the terminal.
  *
  * @example printable('a\x1b[2Jb') // 'a\\u001b[2Jb'
  */
@@ -45,15 +45,15 @@ export function printable(text: string): string {
   })
 }
 
-/** The same for text of several lines. */
+/** Does the same for text of several lines. */
 export const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')
 
-/** Lines of text whose names, keys and values may hold anything. */
+/** Joins lines of text whose names, keys and values may hold any characters. */
 export const linesOf = (lines: readonly string[]): string => lines.map((line) => `${printable(line)}\n`).join('')
 
 export const number = (value: number): string => value.toLocaleString('en-US')
 
-/** Writes what happened as a line of JSON, with the time. */
+/** Writes an event as a line of JSON, with the time. */
 export function writeEvent(output: Output, event: object): void {
   output.write(`${JSON.stringify({ time: new Date().toISOString(), ...event })}\n`)
 }
@@ -72,8 +72,8 @@ const BAR_WIDTH = 24
 /**
  * Opens a progress display: a bar redrawn in place on a terminal, a plain line every five seconds elsewhere.
  *
- * @param now in milliseconds. @default performance.now
- * @param unit what is counted, in the plural. @default 'lines'
+ * @param now returns the time in milliseconds. @default performance.now
+ * @param unit the noun for the counted items, in the plural. @default 'lines'
  */
 export function openProgress(
   output: Output,
@@ -103,7 +103,7 @@ export function openProgress(
       const done = Math.round((fraction ?? 0) * BAR_WIDTH)
       const bar = fraction === undefined ? '' : `[${'#'.repeat(done)}${'-'.repeat(BAR_WIDTH - done)}] `
       clear()
-      // The last column stays free: some terminals wrap as soon as it is filled.
+      // The last column remains free, because some terminals wrap as soon as it is filled.
       output.write(`${bar}${line}`.slice(0, (output.columns ?? COLUMNS_DEFAULT) - 1))
     },
     end: () => {
@@ -119,7 +119,7 @@ export class DataSourceFileError extends Error {
 
 /**
  * Loads the DataSource that a file exports, like TypeORM's own commands: as its default or under a name, perhaps as a
- * promise, from an ES module or CommonJS. A TypeScript file is loaded by the `tsx` installed beside it, if there is one.
+ * promise, from an ES module or CommonJS. If `tsx` is installed beside a TypeScript file, it loads that file.
  *
  * @param file relative to the working directory
  * @throws DataSourceFileError
@@ -136,7 +136,7 @@ export async function loadDataSource(file: string): Promise<DataSource> {
   }
   if (others.length > 0) throw new DataSourceFileError(`"${file}" exports several DataSources. Export only one.`)
   const { type, url } = only.options as { readonly type: string; readonly url?: unknown }
-  // `pg` would look another word up as the host "base". The value may hold a password, so no message shows it.
+  // `pg` would resolve any other word as the host "base". The value may hold a password, so no message shows it.
   if (type === 'postgres' && typeof url === 'string' && !/^(?:postgres|postgresql|socket):|^\/|^$/i.test(url)) {
     throw new DataSourceFileError(
       `The "url" of the DataSource in "${file}" is not a connection string. ` +
@@ -146,7 +146,7 @@ export async function loadDataSource(file: string): Promise<DataSource> {
   return only
 }
 
-/** What a file exports, where only one of its values is of this kind. */
+/** Returns the exported value of this kind, if a file has only one. */
 export async function onlyExport<Value>(
   file: string,
   isOfKind: (value: unknown) => value is Value,
@@ -155,7 +155,7 @@ export async function onlyExport<Value>(
   return found.size === 1 ? [...found][0] : undefined
 }
 
-/** All that a file exports. @throws DataSourceFileError */
+/** Returns all exports of a file. @throws DataSourceFileError */
 async function exportsOf(file: string): Promise<unknown[]> {
   const absolute = path.resolve(file)
   const { href } = pathToFileURL(absolute)
@@ -168,7 +168,7 @@ async function exportsOf(file: string): Promise<unknown[]> {
     const advice = lacksTsx && NEEDS_TSX.has(code ?? name) ? `\n${TSX_ADVICE}` : ''
     throw new DataSourceFileError(`"${file}" cannot be loaded: ${message}${advice}`, { cause: error })
   })) as Record<string, unknown>
-  // For CommonJS the namespace's default is `module.exports`, whose own `default` is TypeScript's default export.
+  // For CommonJS, the namespace's default is `module.exports`, whose own `default` is TypeScript's default export.
   const inner = module['default']
   const isModule = typeof inner === 'object' && inner !== null && !InstanceChecker.isDataSource(inner)
   return [...Object.values(module), ...(isModule ? Object.values(inner) : [])]
@@ -176,7 +176,7 @@ async function exportsOf(file: string): Promise<unknown[]> {
 
 const TSX_ADVICE = 'Node.js cannot load this TypeScript by itself: npm install --save-dev tsx, and run this again.'
 
-/** Codes of Node.js 20, and of later versions, which strip types but know no decorators or imports without extension. */
+/** Codes of Node.js 20, and of later versions, which strip types but support no decorators or extensionless imports. */
 const NEEDS_TSX: ReadonlySet<unknown> = new Set([
   'ERR_UNKNOWN_FILE_EXTENSION',
   'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX',
@@ -187,7 +187,7 @@ const NEEDS_TSX: ReadonlySet<unknown> = new Set([
   'SyntaxError',
 ])
 
-/** Does what `node --import tsx` does, and nothing if that was given: a module is loaded only once. */
+/** Does the same as `node --import tsx`. If that was given, it does nothing, because a module is loaded only once. */
 async function registerTsx(absolute: string): Promise<boolean> {
   let loader: string
   try {
@@ -200,14 +200,14 @@ async function registerTsx(absolute: string): Promise<boolean> {
 }
 
 /**
- * Why a line was refused, as one clause. From the database's own errors it takes only the code and the constraint or
- * column: their messages may quote the text ('invalid input syntax for …: "…"').
+ * Returns why a line was refused, as one clause. From the database's own errors it takes only the code and the
+ * constraint or column, because their messages may quote the text ('invalid input syntax for …: "…"').
  */
 export function refusalReason(error: unknown): string {
   const refused = serverError(error)
   if (refused) return `the database refuses it (${codeAndName(refused)})`
   if (!(error instanceof Error)) return 'it is refused'
-  // Recognized by its code too, because a declaration may belong to another copy of this package.
+  // The code is checked too, because a declaration may belong to another copy of this package.
   const isOurs = error instanceof UniqueTextError || ('code' in error && error.code === 'TEXT_REJECTED')
   if (!isOurs) return `the declaration's "parse" threw a ${error.name} for it`
   const { reason, offset } = error as Partial<Record<'reason' | 'offset', unknown>>
@@ -221,10 +221,10 @@ export function refusalReason(error: unknown): string {
  */
 const TELLS_NO_VALUES = /^(?:0[8A]|25|28|3D|3F|40|42|5[3-8])/
 
-/** An error that ends the command, in its own words where those cannot hold a text; printable, perhaps several lines. */
+/** Describes an error that ends the command, in printable lines. Shows its message only if that cannot hold a text. */
 export function describeError(error: unknown): string {
   if (!(error instanceof Error)) return printableLines(String(error))
-  // A connection that was tried over IPv4 and IPv6: the outer error has no words.
+  // If a connection was tried over IPv4 and IPv6, the outer error has no message.
   if (error instanceof AggregateError && error.message === '') {
     return [...new Set(error.errors.map(describeError))].join('; ')
   }

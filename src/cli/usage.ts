@@ -6,7 +6,7 @@ import type { DataSource } from 'typeorm'
 import type { RecordFormat, RecordRules } from './records'
 import type { Streams } from './terminal'
 
-/** What the command line asks for. */
+/** The parsed command line. */
 export type Invocation =
   | { readonly kind: 'help' }
   | { readonly kind: 'version' }
@@ -17,24 +17,24 @@ export type Invocation =
       readonly property: string | undefined
       /** A file name; `-` is standard input. */
       readonly list: string
-      /** How records fill properties; undefined: each line is a text. */
+      /** How records fill properties; if undefined, each line is a text. */
       readonly records: RecordRules | undefined
-      /** What every row gets, by property. */
+      /** Constant values for every row, by property. */
       readonly set: ReadonlyMap<string, string>
       readonly dryRun: boolean
-      /** The file for the lines that are refused. */
+      /** The file for the refused lines. */
       readonly refused: string | undefined
-      /** A refused line is a failure. */
+      /** Whether a refused line is a failure. */
       readonly strict: boolean
-      /** Everything is a line of JSON. */
+      /** Whether all output is lines of JSON. */
       readonly json: boolean
     }
   | {
       readonly kind: 'doctor'
       readonly dataSource: string
-      /** undefined: every entity that declares anything. */
+      /** If undefined, every entity with a declaration. */
       readonly entity: string | undefined
-      /** A partition or shard of the entity's; undefined: its whole table. */
+      /** A partition or shard of the entity's table; if undefined, the whole table. */
       readonly table: string | undefined
       readonly json: boolean
     }
@@ -49,7 +49,7 @@ export type Invocation =
       readonly dataSource: string
       readonly entity: string
       readonly property: string | undefined
-      /** A name, several, or a file. */
+      /** One or several names, or a file. */
       readonly normalize: string
     }
   | {
@@ -57,19 +57,19 @@ export type Invocation =
       readonly dataSource: string
       readonly entity: string
       readonly dryRun: boolean
-      /** Reports what another terminal does, and changes nothing. */
+      /** Whether to report the command of another terminal and change nothing. */
       readonly status: boolean
-      /** Everything is a line of JSON. */
+      /** Whether all output is lines of JSON. */
       readonly json: boolean
       readonly options: AdoptOptions
-      /** The options that every step has. */
+      /** The options of every step. */
       readonly pace: Pace
-      /** What is done with duplicates once the table is adopted. */
+      /** The merge of duplicates once the table is adopted. */
       readonly merge: MergeInvocation | undefined
       readonly forgetLog: boolean
       /** The only merged row to restore. */
       readonly key: string | undefined
-      /** Then normalizes what other code writes. */
+      /** Whether to normalize the writes of other code afterwards. */
       readonly follow: boolean
     }
 
@@ -79,7 +79,7 @@ interface MergeInvocation extends Required<NamedReferences> {
   readonly list: string | undefined
 }
 
-/** How every step goes about its work. */
+/** The options for the pace of every step. */
 type Pace = Pick<
   AdoptOptions,
   'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
@@ -93,10 +93,10 @@ export interface CommandRun<Kind extends Invocation['kind']> {
   readonly signal: AbortSignal
 }
 
-/** Which row stays, or the file of the function that chooses. */
+/** The row to keep, or the file of the function that chooses. */
 export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
 
-/** The command line is wrong; exit code 2. */
+/** The command line is wrong. The exit code is 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
@@ -193,7 +193,7 @@ Exit codes: 0 success, 1 failure, rows that are left, or an error that the docto
 `
 
 const OPTIONS = {
-  // Spelled as in TypeORM's own commands.
+  // The spelling is that of TypeORM's own commands.
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
   table: { type: 'string' },
@@ -252,7 +252,7 @@ export function parseInvocation(args: readonly string[]): Invocation {
 
 type Values = ReturnType<typeof parse>['values']
 
-/** What each command takes, beside the DataSource and the entity. */
+/** The options of each command, besides the DataSource and the entity. */
 const TAKES = {
   import: ['property', 'format', 'map', 'set', 'dry-run', 'refused', 'strict', 'json'],
   doctor: ['table', 'json'],
@@ -290,7 +290,7 @@ const isCommand = (name: string): name is CommandName => Object.hasOwn(TAKES, na
 
 const EVERYWHERE: readonly string[] = ['dataSource', 'entity']
 
-/** An option that is ignored would do something else than was asked for: `abandon --dry-run` would abandon. */
+/** Refuses options that a command would ignore: `abandon --dry-run` would abandon. */
 function requireTaken(command: CommandName, values: Values, operands: readonly string[]): void {
   const given = Object.keys(values)
   const takes: readonly string[] = [...TAKES[command], ...EVERYWHERE]
@@ -323,7 +323,7 @@ function listOptions(values: Values, [list, ...more]: readonly string[]) {
 
 const FORMATS = ['csv', 'tsv', 'ndjson'] as const satisfies RecordFormat[]
 
-/** What the option names for each property. */
+/** Parses the option's value for each property. */
 function propertyPairs(option: 'map' | 'set', pairs: readonly string[]): ReadonlyMap<string, string> {
   const found = new Map<string, string>()
   for (const pair of pairs) {
@@ -372,7 +372,7 @@ function adoptOptions(values: Values) {
   }
 }
 
-/** A dot or a slash makes it a file. */
+/** A value with a dot or a slash is a file. */
 function keptRow(given: string | undefined): KeptRow | undefined {
   if (given === undefined || given === 'oldest' || given === 'newest') return given
   if (/[./\\]/.test(given)) return { file: given }
@@ -387,7 +387,7 @@ function wholeNumber(name: string, given: string | undefined, unit = 'millisecon
   throw new UsageError(`--${name} is a whole number of ${unit}, for instance --${name} 50.`)
 }
 
-/** A file is read before every batch, so that the pace can be changed from another terminal. */
+/** A file is read before every batch, so that a person can change the pace from another terminal. */
 function pauseOf(given: string): number | (() => number) {
   if (!/[./\\]/.test(given)) return wholeNumber('pause', given) ?? 0
   let pause: number | undefined
