@@ -37,16 +37,16 @@ import { isForeign, lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, own
 
 /** Options of `doctor`. */
 export interface DoctorOptions {
-  /** Whose tables to examine. @default all that declare a text, a name or a number, and the table of names */
+  /** The entities to examine. @default all that declare a text, a name or a number, and the table of names */
   readonly entities?: readonly EntityTarget<ObjectLiteral>[]
   /**
-   * A table as SQL names it: a partition, attached or not, or a shard. Its rows are looked at in place of those of the
-   * one entity, and what is around them is not: ATTACH PARTITION makes index and triggers. @default the entity's own
+   * A table by its name in SQL: a partition, attached or not, or a shard. Its rows are examined instead of those of the
+   * one entity. Its index and triggers are not, because ATTACH PARTITION makes them. @default the entity's own
    */
   readonly table?: string
   /** The most rows that one statement reads. @default 5000 */
   readonly batchRows?: number
-  /** Ends the call between two statements, which then throws the reason of the signal. */
+  /** Ends the call between two statements. The call then throws the reason of the signal. */
   readonly signal?: AbortSignal
   /** Called after each batch. */
   readonly onProgress?: (progress: DoctorProgress) => void
@@ -66,7 +66,7 @@ export interface DoctorProgress {
   readonly entity: string
   /** The property that is read. */
   readonly property: string
-  /** Rows that were read so far for this property. */
+  /** The number of rows read so far for this property. */
   readonly rows: number
 }
 
@@ -76,15 +76,15 @@ export interface DoctorTable {
   readonly entity: string
   /** The table, quoted as in SQL. */
   readonly table: string
-  /** The size of the heap. */
+  /** The size of the heap, in bytes. */
   readonly heapBytes: number
-  /** Size of all its indexes, in bytes. */
+  /** The size of all indexes, in bytes. */
   readonly indexBytes: number
   /** The texts, names and numbers of the table. */
   readonly declarations: readonly DoctorDeclaration[]
 }
 
-/** What was counted for one declaration. */
+/** The counts of one declaration. */
 export interface DoctorDeclaration {
   /** The property of the text, name or number. */
   readonly property: string
@@ -92,19 +92,19 @@ export interface DoctorDeclaration {
   readonly kind: 'text' | 'name' | 'number'
   /** How many rows were read. */
   readonly rows: number
-  /** Rows without a text or a name. */
+  /** The number of rows without a text or a name. */
   readonly nulls: number
-  /** Chains of more than one text. */
+  /** The number of chains with more than one text. */
   readonly collisions: number
-  /** Rows of the longest chain; 0 where there is none. */
+  /** The number of rows of the longest chain; 0 if there is none. */
   readonly longestChain: number
-  /** What `adopt` would do; absent if the guard exists. */
+  /** The steps that `adopt` would run; absent if the guard exists. */
   readonly adoption?: DoctorAdoption
 }
 
 /** The report of `doctor`. */
 export interface DoctorReport {
-  /** No finding is an error. */
+  /** Whether no finding is an error. */
   readonly healthy: boolean
   /** All findings, in the order of the tables. */
   readonly findings: readonly DoctorFinding[]
@@ -115,12 +115,12 @@ export interface DoctorReport {
 const WORK_LOOK_ROWS = 5_000
 
 /**
- * Examines the stored rows of every declaration, and what guards them: texts that are stored twice, hashes that do not
- * match their text, wrong chains, names and counts, texts that are not normalized, triggers, index and checks.
+ * Examines the stored rows of every declaration, and their guards. It finds texts that are stored twice, hashes that do
+ * not match their text, wrong chains, names and counts, texts that are not normalized, triggers, index and checks.
  *
- * It changes nothing, takes no lock but ACCESS SHARE, and reads in batches, each in a snapshot of its own. What
- * concerns several rows is examined once more in one snapshot, so that no concurrent write makes a false finding. It
- * needs one connection, and 16 bytes for each row of a table.
+ * It changes nothing, takes no lock but ACCESS SHARE, and reads in batches, each in a snapshot of its own. Groups of
+ * rows are examined again in one snapshot, so that no concurrent write makes a false finding. It needs one connection,
+ * and 16 bytes for each row of a table.
  *
  * @throws DeclarationError for a wrong option, and for an entity that declares nothing
  * @throws the reason of the signal
@@ -148,7 +148,7 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
   return { healthy: findings.every(({ severity }) => severity !== 'error'), findings, tables }
 }
 
-/** Whether there is anything to look at. */
+/** Whether the entity has a declaration to examine. */
 export const declaresAnything = (metadata: EntityMetadata): boolean =>
   [tableDeclarations(metadata), tableNames(metadata), tableNumbers(metadata)].some(({ length }) => length > 0)
 
@@ -175,7 +175,7 @@ interface Visit {
   readonly dataSource: DataSource
   readonly reader: Reader
   readonly onProgress: DoctorOptions['onProgress']
-  /** A table's name as SQL; undefined: the tables of the entities. */
+  /** A table's name as SQL; if undefined, the tables of the entities. */
   readonly part: string | undefined
 }
 
@@ -205,7 +205,7 @@ async function examineTable(
 const tableMissing = ({ name, tableName }: EntityMetadata, part = tableName): DoctorFinding =>
   schemaFinding({ object: 'table', kind: 'missing', name: part }, { entity: name, property: null })
 
-/** @returns undefined where there is no such table */
+/** @returns undefined if there is no such table */
 async function openTextSubject(
   { dataSource, reader, onProgress }: Visit,
   metadata: EntityMetadata,
@@ -229,11 +229,11 @@ async function openTextSubject(
   return { metadata, table: { rows: countedRows(relation, surroundings), key }, state, surroundings, reader, onRows }
 }
 
-/** Citus has its rows, and not on the coordinator alone. */
+/** Whether Citus keeps the rows elsewhere than on the coordinator alone. */
 const isElsewhere = ({ spread: { distribution } }: Subject['surroundings']): boolean =>
   distribution !== undefined && distribution.kind !== 'local'
 
-/** What is missing from index, check, columns and triggers, and what cannot be kept where the rows are. */
+/** Finds missing indexes, checks, columns and triggers, and declarations that the place of the rows does not allow. */
 function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFinding[] {
   const entity = metadata.name
   const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
@@ -252,7 +252,7 @@ interface Looks {
   readonly declarations: DoctorDeclaration[]
 }
 
-/** Looks at the rows of one declaration, where its columns are there. */
+/** Examines the rows of one declaration if its columns exist. */
 type LookAt = (
   property: string,
   columns: readonly string[],
@@ -304,7 +304,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   return looks
 }
 
-/** Names and numbers. */
+/** Examines names and numbers. */
 async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promise<void> {
   const { metadata } = subject
   if (isElsewhere(subject.surroundings)) return
@@ -344,28 +344,28 @@ async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promis
   }
 }
 
-/** @throws AdoptionError for names or numbers that `adopt` does not take */
+/** @throws AdoptionError for names or numbers that `adopt` refuses */
 async function adoptable(finding: Promise<Work>): Promise<Work> {
   const work = await finding
   work.refuse()
   return work
 }
 
-/** After its step `guard` an adoption has columns to make NOT NULL; what another declaration made is for a migration. */
+/** After the step `guard`, columns may still become NOT NULL. Objects of another declaration need a migration. */
 const isWorkDue = ({ stands }: Work, step: string | undefined): boolean =>
   stands !== 'ready' && (stands !== 'other' || step !== undefined)
 
-/** How `adopt` may be asked about a declaration. */
+/** How to find the work of `adopt` for a declaration. */
 interface Adoptable {
   readonly code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted'
   readonly find: () => Promise<Work>
-  /** @param step where an adoption continues that has begun */
+  /** @param step the next step of an adoption that has begun */
   readonly isDue: (work: Work, step: string | undefined) => boolean
-  /** Findings that matter only where something is due. @default none */
+  /** Findings that matter only if an adoption is due. @default none */
   readonly beside?: readonly DoctorFinding[]
 }
 
-/** What was looked at, with what `adopt` would do, and what a command has left that ended early. */
+/** Adds the steps of `adopt`, and the remains of a command that ended early, to the result of a look. */
 async function withAdoption(
   subject: Subject,
   place: Place,
@@ -392,7 +392,7 @@ async function withAdoption(
   return { ...looked, findings: [...findingsOfAdoption(adoption, place, size, code), ...beside, ...findings], adoption }
 }
 
-/** Whether the table of names is right; only about the chosen entities, unless the table itself is chosen. */
+/** Examines the table of names, only for the chosen entities, unless the table itself is chosen. */
 async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]): Promise<readonly DoctorFinding[]> {
   const metadata = registry.namesEntity.get(visit.dataSource)
   const holders = chosen.filter((one) => tableNames(one).length > 0)
@@ -414,17 +414,17 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
 type DoctorLook = Pick<DoctorDeclaration, 'kind' | 'rows'> &
   Partial<DoctorDeclaration> & { readonly findings: readonly DoctorFinding[] }
 
-/** A transaction that is open for longer than this is reported. */
+/** A transaction that is open for this long or longer is reported. */
 const OLD_SECONDS = 60
 
-/** What a migration or the doctor meets around a table. */
+/** Finds the surroundings of a table that concern a migration or the doctor. */
 export function findingsAround(
   metadata: EntityMetadata,
   { triggers, written }: TableState,
   around: Surroundings,
 ): DoctorFinding[] {
   const { oldestSeconds, partitions } = around
-  // Triggers of an adoption that is not done are not those of a declaration.
+  // The triggers of an unfinished adoption are not those of a declaration.
   const isOurs = (name: string): boolean => name.startsWith(TEXT_TRIGGERS) || triggers.some((one) => one.name === name)
   const users = around.updateTriggers.filter((name) => !isOurs(name))
   const named = {
@@ -453,7 +453,7 @@ export function findingsAround(
     )
 }
 
-/** What columns of other tables that refer to a table would be called (`page_id`, `pagesId`), in one spelling. */
+/** The likely names, in one spelling, of columns that refer to a table (`page_id`, `pagesId`). */
 export function referenceNames({ tableName, name, primaryColumns }: EntityMetadata): string[] {
   const [key, ...more] = primaryColumns
   if (!key || more.length > 0) return []
@@ -464,7 +464,7 @@ export function referenceNames({ tableName, name, primaryColumns }: EntityMetada
 
 const spelling = (name: string): string => name.replaceAll(/[_\s]/gu, '').toLowerCase()
 
-/** A lock of `adopt` that stops readers or writers. */
+/** A lock of `adopt` that blocks readers or writers. */
 export interface DoctorLock {
   /** The step that `adopt --until` names. */
   readonly step: string
@@ -472,7 +472,7 @@ export interface DoctorLock {
   readonly mode: 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
 }
 
-/** What bringing a text under the guard would take. */
+/** The steps and locks that an adoption needs. */
 export interface DoctorAdoption {
   /** The next step. */
   readonly step: string
@@ -480,7 +480,7 @@ export interface DoctorAdoption {
   readonly locks: readonly DoctorLock[]
 }
 
-/** @returns undefined where `adopt` does not take the table */
+/** @returns undefined if `adopt` refuses the table */
 async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefined> {
   try {
     return await look()
@@ -491,8 +491,8 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
 }
 
 /**
- * What an adoption or a follower has left that ended early; nothing while a command works on the table. The step is where
- * `adopt` continues: undefined where no adoption has begun, or the role may not read how far it is.
+ * Finds the remains of an adoption or a follower that ended early. While a command works on the table, there are none.
+ * The step is the one where `adopt` continues, or undefined if none has begun or the role may not read the state.
  */
 async function leftBehind({ reader }: Subject, { on, facts }: Work, place: Place) {
   const look = async () => {
@@ -504,11 +504,11 @@ async function leftBehind({ reader }: Subject, { on, facts }: Work, place: Place
     return { step, findings: row?.running === false ? [adopts, follows].filter((one) => one !== false) : [] }
   }
   const left = await look()
-  // A command that ended between the two statements had its state before, and no lock after: it has left nothing.
+  // A command that ended between the two statements had its state before and no lock after, but has left nothing.
   return left.findings.length === 0 ? left : await look()
 }
 
-/** An adoption that is not done, as findings. */
+/** Returns an unfinished adoption as findings. */
 export function findingsOfAdoption(
   { step, locks }: DoctorAdoption,
   place: Place,
@@ -523,7 +523,7 @@ export function findingsOfAdoption(
   ]
 }
 
-/** Unique indexes of the user's over a text that `adopt` would normalize into another row's: it stops there. */
+/** Finds the user's unique indexes that stop `adopt` because it would normalize a text into that of another row. */
 function findingsOfIndexes(
   { indexes }: Subject['state'],
   { table }: Declaration,
@@ -534,7 +534,7 @@ function findingsOfIndexes(
   const texts: readonly unknown[] = table.text.map(({ name }) => name)
   const names = indexes
     .filter(({ unique, name, columns }) => {
-      // An index over nothing but expressions has no columns.
+      // An index that has only expressions has no columns.
       const over: readonly unknown[] | null = columns
       return unique && name !== table.index && texts.some((one) => over?.includes(one))
     })

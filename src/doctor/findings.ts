@@ -20,12 +20,12 @@ import {
 } from './sql'
 
 /**
- * `error`: something is wrong or must be done. `warning`: a change of the table will meet it. `information`: nothing to
- * do.
+ * `error`: something is wrong or must be done. `warning`: a condition affects a change of the table. `information`:
+ * nothing to do.
  */
 export type DoctorSeverity = 'error' | 'warning' | 'information'
 
-/** What is wrong, and what to do about it. */
+/** The severity and the next step of each kind of finding. */
 const CODES = {
   'text.twice': [
     'error',
@@ -139,10 +139,10 @@ const CODES = {
 /** Findings about objects of the database that differ from the declaration. */
 type SchemaCode = `${Finding['object']}.${Finding['kind']}`
 
-/** The kind of a finding; new kinds may be added. */
+/** The kind of a finding. New kinds may be added. */
 export type DoctorCode = keyof typeof CODES | SchemaCode
 
-/** The primary key of a row, by property. Whole numbers that JavaScript holds exactly are numbers, the rest are strings. */
+/** The primary key of a row, by property. Integers that JavaScript holds exactly are numbers, the rest are strings. */
 export type DoctorKey = Readonly<Record<string, string | number>>
 
 /** Rows that should be one. */
@@ -151,7 +151,7 @@ export interface DoctorGroups {
   readonly groups: number
   /** Rows of the largest group. */
   readonly largest: number
-  /** Rows of other tables that refer, by foreign keys, to a surplus row: any row but the first of its group. */
+  /** Rows that refer, by foreign keys, to a surplus row. All rows of a group but the first are surplus. */
   readonly references: readonly {
     /** The table that refers to the rows. */
     readonly table: string
@@ -159,7 +159,7 @@ export interface DoctorGroups {
     readonly columns: readonly string[]
     /** How many rows refer to a surplus row. */
     readonly rows: number
-    /** false: no index begins with these columns, so that the table is read whole for every row that is merged. */
+    /** false if no index begins with these columns. The server then reads the whole table for every merged row. */
     readonly indexed: boolean
   }[]
 }
@@ -170,17 +170,17 @@ export interface DoctorFinding {
   readonly code: DoctorCode
   /** Whether the finding is an error. */
   readonly severity: DoctorSeverity
-  /** Name of the entity. */
+  /** The name of the entity. */
   readonly entity: string
-  /** null: it concerns the whole table. */
+  /** null if the finding concerns the whole table. */
   readonly property: string | null
-  /** How many rows; of groups, how many are surplus; of chains, how many chains; of scopes, how many scopes; else objects. */
+  /** The number of rows, or of surplus rows of groups, of chains, of scopes, or of objects. */
   readonly count: number
-  /** Keys of the first rows, at most ten; the rows of a group follow each other. */
+  /** The keys of the first rows, at most ten. The rows of a group follow each other. */
   readonly keys: readonly DoctorKey[]
-  /** What to do, in a sentence or two. */
+  /** The next step, in a sentence or two. */
   readonly next: string
-  /** Names of objects, or why texts are refused. */
+  /** The names of objects, or the reason why texts are refused. */
   readonly detail?: string
   /** The size of the groups, and their references. */
   readonly groups?: DoctorGroups
@@ -188,7 +188,7 @@ export interface DoctorFinding {
 
 export const SHOWN_KEYS = 10
 
-/** What to do in a partitioned table, or in a part of it, none of which `adopt` takes. */
+/** The next steps for a partitioned table or a part of one. `adopt` refuses both. */
 const NEXT_OF_PARTS: Partial<Record<keyof typeof CODES, string>> = {
   'text.twice':
     'Turn what refers to these rows to one of each group, and delete the others, or change their texts: adopt takes no partitioned table and no partition. Then find out what let them in: see the findings about guard, index and triggers.',
@@ -198,20 +198,20 @@ const NEXT_OF_PARTS: Partial<Record<keyof typeof CODES, string>> = {
     'Normalize them by the lines of docs/changing-a-declaration.md: adopt takes no partitioned table and no partition.',
 }
 
-/** A finding with the next step for a table that is partitioned, or a part of one. */
+/** Returns a finding with the next step for a partitioned table or a part of one. */
 export const ofPart = (finding: DoctorFinding): DoctorFinding => {
   const next = NEXT_OF_PARTS[finding.code as keyof typeof CODES]
   return next === undefined ? finding : { ...finding, next }
 }
 
-/** What of the schema or of rows is not there, or not done. */
+/** Codes of objects or values that are missing, different or invalid. */
 const AWAITS_ADOPTION = /^(?!text\.).+\.(?:missing|different|invalid)$/u
 
-/** Codes of rows that a running adoption still corrects. Before it begins, and after its guard exists, a person does. */
+/** Codes of rows that an unfinished adoption corrects. Before it begins and after its guard exists, a person does. */
 const MADE_ANEW = /^(?:hash\.wrong|chain\.(?:anchorless|unflagged|number)|count\.wrong)$/u
 
 /**
- * Returns the findings; where something is not adopted yet, what is missing for it is to be made by `adopt` too.
+ * Returns the findings. If a declaration is not adopted yet, the next step for its missing objects is `adopt` too.
  *
  * @param names the entity whose table holds all names
  */
@@ -236,7 +236,7 @@ export function awaitingAdoption(findings: readonly DoctorFinding[], names: stri
 const isSamePlace = (one: Place, other: Place): boolean =>
   one.entity === other.entity && one.property === other.property
 
-/** Where a finding belongs. */
+/** The entity and the property of a finding. */
 export interface Place {
   readonly entity: string
   readonly property: string | null
@@ -255,7 +255,7 @@ export function findingOf(
   return { code, severity, ...place, keys: [], next, ...rest, ...(detail !== undefined && { detail }) }
 }
 
-/** What the catalog contradicts. */
+/** Returns the finding for an object that differs in the catalog. */
 export const schemaFinding = ({ object, kind, name, detail }: Finding, place: Place): DoctorFinding => ({
   code: `${object}.${kind}`,
   severity: 'error',
@@ -278,7 +278,7 @@ export class FindingTally {
     }
   >()
 
-  /** @param detail what is counted separately, for instance the reason of a refusal */
+  /** @param detail a part that is counted separately, for instance the reason of a refusal */
   add(code: keyof typeof CODES, keys: readonly DoctorKey[], detail?: string, count = 1): void {
     const id = `${code} ${detail ?? ''}`
     const found = this.#found.get(id) ?? { code, detail, count: 0, keys: [] }
@@ -294,18 +294,18 @@ export class FindingTally {
   }
 }
 
-/** A row as a statement gives it: every value is of type text. */
+/** A row that a statement returns. Every value is of type text. */
 export type Result = Readonly<Record<string, string | null>>
 
-/** Rows that one statement gave. */
+/** The rows that one statement returned. */
 export interface Page {
   readonly results: readonly Result[]
-  /** The key that the page begins after, and that of its last row. */
+  /** The key before the first row of the page, and the key of its last row. */
   readonly after: Key | undefined
   readonly upTo: Key
 }
 
-/** Reads by one connection, and only reads. */
+/** Reads on one connection, and never writes. */
 export class Reader {
   constructor(
     private readonly queryRunner: QueryRunner,
@@ -318,7 +318,7 @@ export class Reader {
     return (await this.queryRunner.query(sql, values)) as readonly unknown[]
   }
 
-  /** Sends several statements that have to be sent together, whether or not the signal is aborted meanwhile. */
+  /** Sends statements that must be sent together, even if the signal is aborted meanwhile. */
   readonly whole: Query = async (sql, values) => (await this.queryRunner.query(sql, values)) as readonly unknown[]
 
   async rows({ sql, values }: Bound): Promise<readonly Result[]> {
@@ -337,14 +337,14 @@ export class Reader {
     }
   }
 
-  /** Looks at several things as they are at one moment. */
+  /** Does several reads in one snapshot. */
   async snapshot<T>(look: () => Promise<T>): Promise<T> {
     await this.query(SNAPSHOT.begin)
     let seen: T
     try {
       seen = await look()
     } catch (error) {
-      // On a lost connection this fails too, but it must not hide the cause.
+      // On a lost connection, this fails too, but it must not hide the cause.
       await this.queryRunner.query(SNAPSHOT.rollBack).catch(() => undefined)
       throw error
     }
@@ -354,10 +354,10 @@ export class Reader {
 }
 
 /**
- * Looks at rows. What the server refuses to show must not hide what else is found.
+ * Examines rows. If the server refuses to show some, the other findings must still be reported.
  *
- * @returns the SQLSTATE; undefined where it refused nothing
- * @throws what is not about the statement: the end of the connection, or of its time
+ * @returns the SQLSTATE; undefined if the server refused nothing
+ * @throws errors that do not concern the statement: the end of the connection, or of its time
  */
 export async function refusalOf(look: () => Promise<void>): Promise<string | undefined> {
   try {
@@ -387,7 +387,7 @@ export const qualifiedTable = (metadata: EntityMetadata): string =>
 export const countedRows = (relation: string, { partitioned }: Surroundings): string =>
   partitioned ? relation : `ONLY ${relation}`
 
-/** Columns that the table lacks. */
+/** Returns the columns that the table lacks. */
 export const missingColumns = ({ columns }: TableState, names: readonly string[]): readonly string[] =>
   names.filter((name) => columns.every((column) => column.name !== name))
 
@@ -411,7 +411,7 @@ export function toKey({ metadata, table }: Pick<Subject, 'metadata' | 'table'>, 
 export const databaseNames = (columns: readonly ColumnMetadata[]): string[] =>
   columns.map(({ databaseName }) => databaseName)
 
-/** Rows whose references are counted by one statement. */
+/** The number of rows whose references one statement counts. */
 const COUNTED_KEYS = 5_000
 
 /** Groups of rows that should be one. */
@@ -432,7 +432,7 @@ export class Groups {
     private readonly shown: number,
   ) {}
 
-  /** @param keys of the group; if it is divided, its first row is in each part */
+  /** @param keys the keys of the group; if it is divided, its first row is in each part */
   add(identity: string, keys: readonly Key[]): void {
     const [first, ...others] = keys
     if (!first) return
@@ -445,7 +445,7 @@ export class Groups {
     this.#uncounted.push(...others)
   }
 
-  /** Asks the tables that refer to these rows, when there are many, or at the end. */
+  /** Counts the rows that refer to these rows, once there are many, or at the end. */
   async countReferences(atEnd: boolean): Promise<void> {
     const { reader, table, surroundings } = this.subject
     while (this.#uncounted.length >= (atEnd ? 1 : COUNTED_KEYS)) {

@@ -18,33 +18,33 @@ import {
   typed,
 } from './findings'
 
-/** What `preview` looks at. */
+/** Options of `preview`. */
 export interface PreviewOptions {
   /** The normalizer to try. */
   readonly normalize: Normalizer
   /** Any string property. @default the entity's only unique text */
   readonly property?: string | undefined
-  /** The most texts that are kept to be compared; beyond it a part of all texts is looked at. @default 100000 */
+  /** The most texts to keep for comparison. If there are more, only a part of all texts is compared. @default 100000 */
   readonly sampleTexts?: number
-  /** Ends the work between two statements, with the reason of the signal. */
+  /** Ends the call between two statements. The call then throws the reason of the signal. */
   readonly signal?: AbortSignal
 }
 
-/** Texts that would become one. */
+/** Texts that would become equal. */
 export interface PreviewGroup {
   /** How many rows have texts that become equal. */
   readonly rows: number
-  /** Texts of the first rows, as they are stored, cut after 200 characters; ten at most. */
+  /** The stored texts of the first rows, ten at most, each cut after 200 characters. */
   readonly texts: readonly string[]
   /** The primary keys of the first rows. */
   readonly keys: readonly DoctorKey[]
 }
 
-/** What a normalizer would make of the stored texts. */
+/** The effect of a normalizer on the stored texts. */
 export interface PreviewReport {
   /** How many rows were read. */
   readonly rows: number
-  /** Rows whose texts would be others. */
+  /** The number of rows whose texts would change. */
   readonly changed: number
   /** Refused texts for each reason, with the first keys. */
   readonly refused: readonly {
@@ -55,11 +55,11 @@ export interface PreviewReport {
     /** The primary keys of the first rows. */
     readonly keys: readonly DoctorKey[]
   }[]
-  /** The part of all texts in which groups were looked for; 1: all of them. */
+  /** The part of all texts that was searched for groups; 1 for all texts. */
   readonly sample: number
-  /** Groups of different texts that would become one, and rows that would be deleted if each text were stored once; in the sample. */
+  /** The number of groups of different texts that would become equal, in the sample. */
   readonly groups: number
-  /** How many rows would have to be merged: all but one of each group. */
+  /** The number of rows to merge, in the sample: all but one of each group. */
   readonly surplus: number
   /** The first twenty groups. */
   readonly first: readonly PreviewGroup[]
@@ -78,9 +78,9 @@ const SHOWN_GROUPS = 20
 const SHOWN_CHARACTERS = 200
 
 /**
- * Shows what a normalizer would make of the rows that are stored, before anybody decides. It changes nothing, and reads
- * in batches. What falls together is looked for among a part of the texts, chosen by their hash, so that none of that
- * part is missed.
+ * Shows the effect of a normalizer on the stored rows, before anybody decides. It changes nothing, and reads in
+ * batches. Texts that would become equal are searched in a part of all texts. The hash of the normalized text selects
+ * the part, so that no equal text in it is missed.
  *
  * @throws DeclarationError for a property that holds no text
  * @throws the reason of the signal
@@ -104,7 +104,7 @@ export async function preview(
     const table = { rows: countedRows(relation, surroundings), key }
     const seen = new Seen(toNormalizer(options.normalize), column.propertyPath, options.sampleTexts ?? SAMPLE_TEXTS)
     const read = [...scope, column].map(({ databaseName }) => databaseName)
-    // If a row has no such column, Postgres calls a function of that name, which any role may have made.
+    // If a row lacks such a column, PostgreSQL calls a function of that name, which any role may have made.
     const [missing] = missingColumns(state, [...key.map(({ name }) => name), ...read])
     if (missing !== undefined) {
       throw new DeclarationError(`preview(): ${relation} has no column "${missing}". Run your migrations first.`)
@@ -136,7 +136,7 @@ function onlyColumn(
   throw new DeclarationError(`preview(): name a property of ${metadata.name} that holds a text: property: 'url'.`)
 }
 
-/** Rows of one normalized text. */
+/** The rows of one normalized text. */
 interface AlikeGroup {
   rows: number
   /** Digests of the different texts. */
@@ -153,7 +153,7 @@ class Seen {
   private changed = 0
   private readonly refused = new Map<string, { rows: number; readonly keys: DoctorKey[] }>()
   private readonly alike = new Map<string, AlikeGroup>()
-  /** Texts are kept whose digest begins with so many zero bits. */
+  /** The number of zero bits with which the digest of a kept text begins. */
   private bits = 0
 
   constructor(

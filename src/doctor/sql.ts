@@ -12,29 +12,29 @@ export interface TypedColumn extends ColumnType {
   readonly name: string
 }
 
-/** A table as the doctor reads it: its own rows, and those of its partitions. */
+/** A table that the doctor reads, with the rows of its partitions. */
 export interface ReadTable {
-  /** The table as SQL; with ONLY if it is not partitioned, because children by INHERITS are other tables. */
+  /** The table as SQL. It has ONLY if the table is not partitioned, because children by INHERITS are other tables. */
   readonly rows: string
   /** The primary key. */
   readonly key: readonly TypedColumn[]
 }
 
-/** Values of a primary key as Postgres writes them, in the order of its columns. */
+/** The values of a primary key, in PostgreSQL's text form and in the order of its columns. */
 export type Key = readonly string[]
 
-/** What a page reads. The row is `t`, in every expression. */
+/** The parts of a page. The row is `t` in every expression. */
 export interface PageParts {
   readonly table: ReadTable
-  /** The columns that the expressions use, beside the key. */
+  /** The columns that the expressions use, besides the key. */
   readonly columns: readonly string[]
-  /** The columns whose length bounds a page: no more than one row begins beyond `PAGE_BYTES`. */
+  /** The columns whose length limits a page. A page ends once its rows have `PAGE_BYTES` or more. */
   readonly texts: readonly string[]
   /** Expressions of type text, by the names of the results. */
   readonly select: Readonly<Record<string, string>>
 }
 
-/** Which rows a page begins after, and ends with; and which keys it is limited to. */
+/** The key before the first row of a page, the highest key, and the only keys to read. */
 export interface PageBounds {
   readonly after?: Key | undefined
   readonly upTo?: Key | undefined
@@ -50,11 +50,11 @@ export interface Bound {
 
 const PAGE_BYTES = 4 * 2 ** 20
 
-/** Types whose order and equality are Postgres' own, and which a text casts to without loss. */
+/** Types whose order and equality are PostgreSQL's own, and to which a text casts without loss. */
 const PLAIN =
   /^"?(?:smallint|integer|bigint|numeric|real|double precision|uuid|boolean|text|bytea|date|character|timestamp|time)\b/
 
-/** A column in the form that is ordered and compared; by its text where the type may bring operators of its own. */
+/** A column in the form for order and comparison. If the type may have its own operators, this is its text. */
 const compared = ({ name, type }: TypedColumn, row: string): string =>
   PLAIN.test(type) ? field(row, name) : `${field(row, name)}::pg_catalog.text COLLATE pg_catalog."C"`
 
@@ -73,7 +73,7 @@ export const keyOfResult = ({ key }: ReadTable, result: Readonly<Record<string, 
 export const numberedColumns = (prefix: string, columns: readonly string[]): Readonly<Record<string, string>> =>
   Object.fromEntries(columns.map((name, index) => [`${prefix}${index}`, `${field('t', name)}::pg_catalog.text`]))
 
-/** Reads a page of rows in the order of the key, in one snapshot. It ends early where its texts are long. */
+/** Reads a page of rows in the order of the key, in one snapshot. The page ends early if its texts are long. */
 export function page({ table, columns, texts, select }: PageParts, bounds: PageBounds): Bound {
   const { key } = table
   const values: unknown[] = []
@@ -114,7 +114,7 @@ ORDER BY ${order}`
   return { sql, values }
 }
 
-/** A parameter for a value. */
+/** Adds a parameter for a value. */
 const addParameter = (values: unknown[], value: unknown): string => `$${values.push(value)}`
 
 function amongKeys(key: readonly TypedColumn[], among: readonly Key[] | undefined, values: unknown[]): string {
@@ -123,19 +123,19 @@ function amongKeys(key: readonly TypedColumn[], among: readonly Key[] | undefine
   return `\n    JOIN ${unnested(arrays, 'k', values)} ON ${equalKeys(key, 't', (index) => `c.k${index}`).join(' AND ')}`
 }
 
-/** Lists of equal length as rows `c`, with their position from 1. */
+/** Returns lists of equal length as rows `c`, with their position from 1. */
 function unnested(arrays: readonly (readonly unknown[])[], prefix: string, values: unknown[]): string {
   const given = arrays.map((array) => `${addParameter(values, array)}::pg_catalog.text[]`)
   return `${unnest(given, 4)} WITH ORDINALITY AS c (${arrays.map((_, index) => `${prefix}${index}`).join(', ')}, position)`
 }
 
-/** A chain by its scope, as Postgres writes it, and its hash. */
+/** A chain by its scope, in PostgreSQL's text form, and its hash. */
 export interface ChainKey {
   readonly scope: readonly string[]
   readonly hash: string
 }
 
-/** Reads what chains consist of, in one snapshot: one result for each that has rows. */
+/** Reads the contents of chains in one snapshot, with one result for each chain that has rows. */
 export function readChains(
   table: ReadTable,
   text: TextTable,
@@ -163,19 +163,19 @@ GROUP BY c.position`
 }
 
 /**
- * A foreign key of another table, or of the same, that refers to the table. That of a role which may not act as the owner
- * of the table is left out: casts of its column's type, and its policies, would run as who asks.
+ * A foreign key, of another table or the same, that refers to the table. If its owner may not act as the owner of the
+ * table, it is left out, because casts of its column's type and its policies would run as the caller.
  */
 interface Referrer {
-  /** SQL. */
+  /** The table as SQL. */
   readonly table: string
   readonly columns: readonly string[]
   readonly refersTo: readonly string[]
-  /** An index finds the rows by these columns. */
+  /** Whether an index finds the rows by these columns. */
   readonly indexed: boolean
 }
 
-/** How many rows refer to these. */
+/** Counts the rows that refer to these. */
 export function countReferences(
   table: ReadTable,
   { table: from, columns, refersTo }: Referrer,
@@ -191,7 +191,7 @@ JOIN ${from} AS r ON ${joined.join(' AND ')}`
   return { sql, values }
 }
 
-/** A short look at several rows that must be seen as one. */
+/** A short transaction for several reads that must share a snapshot. */
 export const SNAPSHOT = {
   begin: 'START TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY',
   commit: 'COMMIT',
@@ -199,17 +199,17 @@ export const SNAPSHOT = {
 } as const
 
 /**
- * Scopes of a number that have rows or a count, in their order, and whether the count of each is right: one snapshot for
- * all of a page. Without a scope, the page is the whole table.
+ * Reads, in one snapshot, a page of the scopes of a number that have rows or a count, in order, and whether each count
+ * is right. Without a scope, the page is the whole table.
  */
 export function countsPage(
   table: NumberTable,
   { rows, key }: ReadTable,
   bounds: {
-    /** The scope that the page begins after: `s0`, `s1`, … of the last result. */
+    /** The scope before the page: `s0`, `s1`, … of the last result. */
     readonly after: readonly string[] | undefined
     readonly limit: number
-    /** Columns of the scope, as SQL. */
+    /** The types of the scope's columns, as SQL. */
     readonly types: readonly string[]
   },
 ): Bound {
@@ -240,7 +240,7 @@ CROSS JOIN LATERAL (
   return { sql, values: [...(bounds.after ?? [])] }
 }
 
-/** Selects tables among $2, as SQL, as whose owner the owner of the table $1 may not act. */
+/** Selects the tables among $2, as SQL, for whose owner the owner of the table $1 may not act. */
 export const FIND_FOREIGN: string = `SELECT t.oid FROM pg_catalog.pg_class AS k
   JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) ANY (
     ARRAY(SELECT pg_catalog.to_regclass(h.name)::pg_catalog.oid FROM pg_catalog.unnest($2::pg_catalog.text[]) AS h (name)))
@@ -251,7 +251,7 @@ export interface HeldName {
   readonly holder: HolderTable
   readonly column: string
   readonly namespace: string
-  /** Undefined: no statement reads them together with the table of names. */
+  /** Undefined if no statement reads the rows together with the table of names. */
   readonly rows: string | undefined
 }
 
@@ -267,7 +267,7 @@ const isOfHeldName = ({ holder: { holder, of }, column, namespace }: HeldName, r
 
 const isHeld = (of: NamesTable, row: string): string => equal(nameText(of, row, 'state'), `'held'`)
 
-/** Whether the table of names agrees that the row `t` has its name; true where the row has none. */
+/** Whether the table of names records the name of the row `t`. True if the row has no name. */
 export function isNoted(name: HeldName): string {
   const { holder, column } = name
   const { of } = holder
@@ -282,11 +282,11 @@ export function isNoted(name: HeldName): string {
 }
 
 /**
- * Whether the row `t` of the table of names is true: the row that it names as holder exists, and has the name if it holds
- * it. Former names belong to the row too.
+ * Whether the row `t` of the table of names is true. If so, the holder that it names exists, and has the name if it
+ * holds it. A former name needs only the row.
  *
  * @param names every column that holds names
- * @param among what holders the question is about. undefined: all
+ * @param among the holders to examine; if undefined, all
  */
 export function isTrue(of: NamesTable, names: readonly HeldName[], among: readonly string[] | undefined): string {
   const held = isHeld(of, 't')
@@ -295,7 +295,7 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     const has = equal(bytewise('r', name.column), nameText(of, 't', 'text'))
     const [holder = '', property = '', namespace = ''] = isOfHeldName(name, 't')
     if (name.rows === undefined) return `WHEN ${holder} THEN true`
-    // A former name may be of a namespace that its property no longer has.
+    // A former name may belong to a namespace that its property no longer has.
     return `WHEN ${holder} AND ${property} AND (NOT ${held} OR ${namespace}) THEN EXISTS (
       SELECT FROM ${name.rows} AS r WHERE ${key.join(' AND ')} AND (NOT ${held} OR ${has}))`
   })
@@ -304,11 +304,11 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     requested === undefined
       ? []
       : [`WHEN NOT (${nameText(of, 't', 'holder')} OPERATOR(pg_catalog.=) ANY (ARRAY[${requested}])) THEN true`]
-  // Two programs may share a table of names; only the other program knows what its tables hold.
+  // Two programs may share a table of names. Only the other program knows the contents of its tables.
   const known = names.map(
     ({ holder }) => `WHEN ${equal(nameText(of, 't', 'holder'), literal(holder.holder))} THEN NOT ${held}`,
   )
-  // A table has triggers whose note names it as the holder of the row.
+  // Some table has triggers whose note names it as the holder of the row.
   const isOfAnother = `coalesce(pg_catalog.strpos((
       SELECT pg_catalog.string_agg(p.prosrc, '') FROM pg_catalog.pg_proc AS p
       WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) OPERATOR(pg_catalog.>) 0
@@ -319,30 +319,30 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     ${[...cases, ...new Set(known)].join(' ')} ELSE NOT ${held} OR ${isOfAnother} END)::pg_catalog.text`
 }
 
-/** What is around a table, and what a change of the table meets there. */
+/** The surroundings of a table that affect a change of the table. */
 export interface Surroundings {
-  /** Its rows are in its partitions. */
+  /** Whether the rows are in partitions. */
   readonly partitioned: boolean
-  /** Where Citus, or partitions, have its rows. */
+  /** The place of the rows in Citus or in partitions. */
   readonly spread: Spread
-  /** Policies hide rows from the role that asks. */
+  /** Whether policies hide rows from the current role. */
   readonly hidesRows: boolean
-  /** Without TOAST's indexes and those of the table. In bytes, partitions included. */
+  /** The size in bytes with TOAST and partitions, but without indexes of the table. */
   readonly heapBytes: number
   readonly indexBytes: number
-  /** Triggers that fire on UPDATE, ours too; not those that Postgres makes. */
+  /** Triggers that fire on UPDATE, including those of the library, but not PostgreSQL's internal triggers. */
   readonly updateTriggers: readonly string[]
   readonly publications: readonly string[]
-  /** Publications that have the table without one that belongs to it. */
+  /** Publications that contain the table but not a companion table. */
   readonly incomplete: readonly string[]
   readonly subscriptions: readonly string[]
-  /** Tables by INHERITS, above and below. */
+  /** The parents and children by INHERITS. */
   readonly relatives: readonly string[]
   readonly partitions: number
   readonly referrers: readonly Referrer[]
-  /** Columns named like a reference, of the type of the key, which no foreign key holds to the table. */
+  /** Columns with the name of a reference and the type of the key, but without a foreign key. */
   readonly lookalikes: readonly string[]
-  /** Age of the oldest other transaction that is open in the database; null if there is none. */
+  /** The age of the oldest open transaction of others in the database; null if there is none. */
   readonly oldestSeconds: number | null
 }
 
@@ -360,13 +360,13 @@ const columnNamesOf = (keys: string, relation: string): string =>
       JOIN pg_catalog.pg_attribute AS a
         ON a.attrelid OPERATOR(pg_catalog.=) ${relation} AND a.attnum OPERATOR(pg_catalog.=) k.attnum)`
 
-/** Whether an index of the whole referring table begins with the columns of the foreign key, in whatever order. */
+/** Whether an index of the whole referring table begins with the columns of the foreign key, in any order. */
 const INDEXED = `EXISTS (SELECT FROM pg_catalog.pg_index AS i
           WHERE i.indrelid OPERATOR(pg_catalog.=) f.conrelid AND i.indisvalid AND i.indpred IS NULL
             AND (i.indkey::pg_catalog.int2[])[0:pg_catalog.cardinality(f.conkey) OPERATOR(pg_catalog.-) 1]
               OPERATOR(pg_catalog.@>) f.conkey)`
 
-/** Size of the table and its partitions. */
+/** The size of the table and its partitions. */
 const SIZE = (of: string): string =>
   `(SELECT coalesce(pg_catalog.sum(pg_catalog.${of}(p.relid)), pg_catalog.${of}(c.oid))::bigint
       FROM pg_catalog.pg_partition_tree(c.oid) AS p)`
@@ -386,7 +386,7 @@ const LOOKALIKES = `FROM pg_catalog.pg_attribute AS a
           WHERE f.conrelid OPERATOR(pg_catalog.=) o.oid AND f.contype OPERATOR(pg_catalog.=) 'f'
             AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey))`
 
-/** The publications of the table: of a partitioned one the view has the partitions, unless it is published by its root. */
+/** The publications of the table. For a partitioned table, the view lists partitions, unless its root is published. */
 const PUBLISHED = `FROM (
         SELECT DISTINCT o.pubname FROM pg_catalog.pg_publication_tables AS o
         JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) o.schemaname
@@ -395,15 +395,15 @@ const PUBLISHED = `FROM (
           OR t.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT l.relid FROM pg_catalog.pg_partition_tree(c.oid) AS l))) AS p`
 
 /**
- * What follows FROM: the transactions of others in this database, as `s`. An idle session that reads what others have
- * changed in the catalog begins one for a moment, which bears the time of its last statement.
+ * The FROM clause, without FROM, for the transactions of others in this database, as `s`. An idle session that reads
+ * catalog changes of others opens one for a moment, with the time of its last statement, so idle sessions are left out.
  */
 const OPEN_TRANSACTIONS = `pg_catalog.pg_stat_activity AS s
       WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
         AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
         AND s.xact_start IS NOT NULL AND (s.state OPERATOR(pg_catalog.=) 'idle') IS NOT TRUE`
 
-/** A publication has all rows and columns of the table `k`: before Postgres 15, the row `o` of the view has neither. */
+/** Whether a publication has all rows and columns of the table `k`. Before PostgreSQL 15, the view reports neither. */
 const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS NULL
             AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
               WHERE a.attrelid OPERATOR(pg_catalog.=) k.oid AND a.attnum OPERATOR(pg_catalog.>) 0
@@ -465,11 +465,11 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
 /**
  * Reads the catalog about one table.
  *
- * @param relation its name as SQL
- * @param references names of columns that would look like references to it, in lower case and without underscores
+ * @param relation the name of the table as SQL
+ * @param references names of columns that look like references to it, in lower case and without underscores
  * @param companions tables as SQL whose rows belong to its rows
  * @param others tables as SQL that must be in the same place
- * @returns undefined where there is no such table
+ * @returns undefined if there is no such table
  */
 export async function readSurroundings(
   query: Query,
@@ -485,7 +485,7 @@ export async function readSurroundings(
 }
 
 /**
- * @param name as a user writes it in SQL
+ * @param name the name in the form that a user writes in SQL
  * @returns the table's name as SQL with its schema; undefined if there is none
  */
 export async function relationNamed(query: Query, name: string): Promise<string | undefined> {

@@ -28,15 +28,15 @@ import {
 } from './findings'
 import { type ChainKey, type Key, keyOfResult, numberedColumns, type PageParts, readChains } from './sql'
 
-/** Looks at every row that has a unique text. */
+/** Examines every row of a unique text. */
 export class TextLook {
-  /** What was counted; `collisions` are chains of more than one text. */
+  /** The counts. `collisions` are chains of more than one text. */
   readonly figures = { rows: 0, nulls: 0, collisions: 0, longestChain: 0 }
   readonly #tally = new FindingTally()
   readonly #twice: Groups
   readonly #twiceNormalized: Groups
   readonly #parts: PageParts
-  /** The hidden columns are there. */
+  /** Whether the hidden columns exist. */
   readonly #hidden: boolean
   readonly #seen = new Set<string>()
   readonly #collided: Key[] = []
@@ -69,7 +69,7 @@ export class TextLook {
 
   async findings(): Promise<readonly DoctorFinding[]> {
     const byText = new Prints((result) => printOfText(this.#stored(result)))
-    // Without the index two rows of a chain may have one number, and both 0.
+    // Without the index, two rows of a chain may have the same number, even both 0.
     const byPlace = this.#indexStands() ? undefined : new Prints((result) => printOfPlace(this.#stored(result)))
     for await (const page of this.subject.reader.pages(this.#parts)) {
       const rows = page.results.map((result) => this.#stored(result))
@@ -86,7 +86,7 @@ export class TextLook {
     return await this.#conclude()
   }
 
-  /** `adopt` knows the entity's own table, and refuses that where it is partitioned. */
+  /** Whether `adopt` cannot help: it handles only the entity's own table, and refuses a partitioned one. */
   #isPart(): boolean {
     const { metadata, surroundings, table } = this.subject
     return surroundings.partitioned || table.rows !== countedRows(qualifiedTable(metadata), surroundings)
@@ -97,7 +97,7 @@ export class TextLook {
     return !this.#hidden || drift.every(({ object }) => object !== 'index')
   }
 
-  /** @param result of a page that selects the scope as `s0`, the texts as `t0`, hash `h`, number `n` and deletion `d` */
+  /** @param result a row with the scope as `s0`, …, the texts as `t0`, …, hash `h`, number `n` and deletion `d` */
   #stored(result: Result): StoredText {
     const { declaration } = this
     const column = (prefix: string) => (_: unknown, index: number) => result[`${prefix}${index}`] ?? null
@@ -115,7 +115,7 @@ export class TextLook {
     }
   }
 
-  /** What concerns one row alone: a snapshot of its page is enough. */
+  /** Counts the findings of one row. The snapshot of its page is enough for these. */
   #count(row: StoredText): void {
     const { normalized, texts, scope } = row
     const key = toKey(this.subject, row.key)
@@ -129,7 +129,7 @@ export class TextLook {
 
   #countHash(row: StoredText, key: DoctorKey): void {
     const { table } = this.declaration
-    // Of several columns, some may be NULL, and all of them too, unless the declaration is nullable.
+    // Some or all of several columns may be NULL. Only a nullable declaration has no hash if all are.
     const hashless = isTextless(row) && (table.nullable || table.text.length === 1)
     if (hashless && !table.nullable) this.#tally.add('text.null', [key])
     const wrong = row.hash !== undefined && row.hash !== (hashless ? null : hashOfTexts(table, row.texts))
@@ -147,7 +147,7 @@ export class TextLook {
     }
   }
 
-  /** What concerns several rows together, in one snapshot. */
+  /** Examines rows together, in one snapshot. */
   async #look(among: readonly Key[], atTexts: boolean): Promise<void> {
     const alike = new Alike()
     const chains = new Map<string, ChainKey>()
@@ -207,26 +207,26 @@ export class TextLook {
 
 type Texts = readonly (string | null)[]
 
-/** A row as it is stored. */
+/** A stored row. */
 interface StoredText {
   readonly key: Key
   readonly scope: Texts
   readonly texts: Texts
-  /** undefined: the column is not there. */
+  /** undefined if the column does not exist. */
   readonly hash: string | null | undefined
   readonly number: number | null | undefined
-  /** It is deleted softly, and that frees its text. */
+  /** Whether the row is soft-deleted, which frees its text. */
   readonly freed: boolean
-  /** Texts and scope as they should be stored, or why they are refused. */
+  /** The normalized texts and scope, or the reason why they are refused. */
   readonly normalized: Texts | string
 }
 
 const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
 
-/** Rows that are deleted softly, or have no text, are in no chain. */
+/** Whether a row is in a chain. Freed rows and rows without a text are not. */
 const isInChain = (row: StoredText): boolean => !row.freed && !isTextless(row)
 
-/** Negative if the row must be examined even if it is alone: its chain may have no anchor. */
+/** The print is negative if the row must be examined even if it is alone, because its chain may have no anchor. */
 function printOfText(row: StoredText): number {
   if (!isInChain(row)) return NO_PRINT
   const print = printOf(identitiesOf(row).normalized)
@@ -249,7 +249,7 @@ class Alike {
     group.stored.add(stored)
   }
 
-  /** @param later texts that are one only when they are normalized */
+  /** @param later receives texts that become equal only when they are normalized */
   tell(twice: Groups, later: Groups): void {
     for (const [identity, keys] of this.#stored) if (keys.length > 1) twice.add(identity, keys)
     for (const [identity, { keys, stored }] of this.#normalized) if (stored.size > 1) later.add(identity, keys)
@@ -265,11 +265,11 @@ function identitiesOf({ texts, scope, normalized }: StoredText): {
   return { stored, normalized: identityOf(normalized.slice(0, texts.length), normalized.slice(texts.length)) }
 }
 
-/** Rows that have one place in one chain. */
+/** The print that rows with the same place in the same chain share. */
 const printOfPlace = ({ freed, scope, hash, number }: StoredText): number =>
   freed || typeof hash !== 'string' ? NO_PRINT : printOf(identityOf(scope, hash, number))
 
-/** Texts and scope as they would be stored if they were written again, or why they are refused. */
+/** Returns texts and scope in the form in which a new write would store them, or the reason why they are refused. */
 function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
   const { text, name, normalizeValues } = declaration
   try {
@@ -299,13 +299,13 @@ function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Tex
 
 const NUMBER_TYPES: ReadonlySet<unknown> = new Set([Number, 'int', 'int2', 'int4', 'integer', 'smallint'])
 
-/** The value that an entity has for what is stored. */
+/** Returns the value of an entity for a stored value. */
 function propertyValue({ type, transformer }: ColumnMetadata, stored: string | null): unknown {
   const value = stored !== null && NUMBER_TYPES.has(type) ? Number(stored) : stored
   return [transformer ?? []].flat().reduceRight((one: unknown, each) => each.from(one) as unknown, value)
 }
 
-/** The columns that are read of a unique text, without the hidden ones. */
+/** The columns to read for a unique text, without the hidden ones. */
 export const examinedColumns = ({ table }: Declaration): string[] => [
   ...table.scope,
   ...table.text.map(({ name }) => name),
@@ -317,32 +317,32 @@ export const NO_PRINT: number = Number.NaN
 
 const PRINT_DIGITS = 12
 
-/** 48 bits of a digest, which a number holds exactly, and never 0. What has equal prints is looked at again. */
+/** Returns 48 bits of a digest, never 0. A number holds them exactly. Rows with equal prints are examined again. */
 export function printOf(identity: string): number {
   return Number.parseInt(identity.slice(0, PRINT_DIGITS), 16) + 1
 }
 
-/** The identity of a row: equal parts give equal identities, and no others do. */
+/** The identity of a row. Only equal parts have equal identities. */
 export const identityOf = (...parts: readonly unknown[]): string => hash('sha256', JSON.stringify(parts))
 
-/** Rows whose keys are kept at once. */
+/** The most rows whose keys are kept at once. */
 const WINDOW_ROWS = 100_000
 
-/** Finds rows of a table that belong together, by eight bytes for each row and none of its key. */
+/** Finds rows of a table that belong together. It keeps eight bytes for each row, and no keys of rows. */
 export class Prints {
   readonly #pages: { readonly after: Key | undefined; readonly upTo: Key; readonly prints: Float64Array }[] = []
 
-  /** @param of the print of a row; negative if the row must be examined even if it is alone */
+  /** @param of returns the print of a row; negative if the row must be examined even if it is alone */
   constructor(private readonly of: (result: Result) => number) {}
 
-  /** @param prints of the rows of the page */
+  /** @param prints the prints of the rows of the page */
   add({ after, upTo }: Page, prints: readonly number[]): void {
     this.#pages.push({ after, upTo, prints: Float64Array.from(prints) })
   }
 
   /**
-   * Rows of equal print, and rows that must be examined, by their keys. Only pages that have such rows are read again:
-   * a row that has changed meanwhile may be missing, or in the wrong group.
+   * Yields the keys of rows with equal prints, and of rows that must be examined. Only pages with such rows are read
+   * again. A row that has changed meanwhile may be missing, or in the wrong group.
    */
   async *groups(reader: Reader, parts: PageParts): AsyncGenerator<readonly (readonly Key[])[], void, undefined> {
     for (const wanted of windowsOf(this.#wanted())) {
@@ -364,7 +364,7 @@ export class Prints {
     }
   }
 
-  /** Prints that several rows have, or that a row has which must be examined; with how many rows have each. */
+  /** Yields the prints of several rows, or of a row that must be examined, with the number of rows of each. */
   *#wanted(): Generator<readonly [print: number, rows: number], void, undefined> {
     const sorted = this.#sorted()
     const alone = new Set<number>()
@@ -397,11 +397,11 @@ function* windowsOf(wanted: Iterable<readonly [number, number]>): Generator<Read
   if (window.size > 0) yield window
 }
 
-/** Rows that are looked at in one snapshot. */
+/** The most rows to examine in one snapshot. */
 const LOOK_ROWS = 500
 
 /**
- * Joins groups into looks. A group that is larger than a look is divided, and its first row is in each part: so every
+ * Joins groups into looks. A group that is larger than a look is divided, and its first row is in each part. So every
  * part counts one surplus row less than it has rows, however the group is divided.
  */
 export function* looksOf(groups: Iterable<readonly Key[]>): Generator<readonly Key[], void, undefined> {

@@ -53,7 +53,7 @@ const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldN
   rows,
 })
 
-/** Looks at every row that may have a name, and at the table of names in the same moment. */
+/** Examines every row that may have a name, together with the table of names at the same moment. */
 export async function lookAtNames(
   subject: Subject,
   declaration: NameDeclaration,
@@ -63,7 +63,7 @@ export async function lookAtNames(
   const dataSource = dataSourceOf(subject.metadata)
   const of = await tableState(reader.query, tableName(namesTable(dataSource)), [])
   const isWhole = of.table !== null && missingColumns(of.table, namesColumns(dataSource)).length === 0
-  // Whether the table of names can be read; if not, that is a finding of its own.
+  // If the table of names cannot be read, that is a separate finding.
   const isReadable = isWhole && !(await isForeign(dataSource, reader))
   const tally = new FindingTally()
   const name = heldName(declaration, subject.table.rows)
@@ -95,8 +95,8 @@ export async function lookAtNames(
 }
 
 /**
- * Whether the owner of the table of names may not act as the owner of a table with names. Casts of its types and its
- * policies would run as who reads it.
+ * Whether the owner of the table of names may not act as the owner of a table with names. If so, casts of its types and
+ * its policies would run as the reader.
  */
 export async function isForeign(dataSource: DataSource, { query }: Reader): Promise<boolean> {
   const holders = namesIn(dataSource).map(({ metadata }) => qualifiedTable(rootOf(metadata)))
@@ -104,10 +104,10 @@ export async function isForeign(dataSource: DataSource, { query }: Reader): Prom
 }
 
 /**
- * Looks at every row of the table of names, and at its holder in the same moment.
+ * Examines every row of the table of names, together with its holder at the same moment.
  *
  * @param subject the table of names
- * @param among the entities that the question is about. undefined: all
+ * @param among the entities to examine; if undefined, all
  */
 export async function lookAtHolders(
   subject: Subject,
@@ -120,7 +120,7 @@ export async function lookAtHolders(
   for (const declaration of namesIn(dataSource)) {
     const relation = qualifiedTable(rootOf(declaration.metadata))
     const surroundings = await readSurroundings(subject.reader.query, relation, [])
-    // Nobody holds the names of a table that does not exist.
+    // No row holds the names of a table that does not exist.
     if (!surroundings) continue
     const { table } = await tableState(subject.reader.query, relation, [])
     const columns = [declaration.text.column, ...rootOf(declaration.metadata).primaryColumns]
@@ -145,13 +145,13 @@ export async function lookAtHolders(
   return tally.findings({ entity: subject.metadata.name, property: 'text' })
 }
 
-/** Columns of the table of names that are read. */
+/** The columns to read from the table of names. */
 export function namesColumns(dataSource: DataSource): string[] {
   const { columns } = namesTable(dataSource)
   return [columns.key, columns.holder, columns.property, columns.namespace, columns.state, columns.text]
 }
 
-/** Looks at every row that has a number, and at every count. */
+/** Examines every row of a table with numbers, and every count. */
 export async function lookAtNumbers(
   subject: Subject,
   { table, name }: NumberDeclaration,
@@ -195,7 +195,7 @@ export async function lookAtNumbers(
       })
     }
   }
-  // Under its name another role may have put a view, whose functions would run as who reads it.
+  // Another role may have made a view of this name, whose functions would run as the reader.
   const kept = subject.state.tables.find((one) => one.name === scopesName(table))
   const isRead = table.count && kept && Object.keys(keptScopes(table).columns).every((name) => name in kept.columns)
   const refusal = isRead && (await refusalOf(async () => await lookAtCounts(subject, table, tally)))
@@ -206,7 +206,7 @@ export async function lookAtNumbers(
   return { rows, findings: [...groups, ...tally.findings(place)] }
 }
 
-/** Scopes whose counts are read by one statement. */
+/** The number of scopes whose counts one statement reads. */
 const COUNTED_SCOPES = 500
 
 async function lookAtCounts(subject: Subject, table: NumberTable, tally: FindingTally): Promise<void> {
@@ -222,21 +222,21 @@ async function lookAtCounts(subject: Subject, table: NumberTable, tally: Finding
       tally.add('count.wrong', typeof key === 'string' ? [toKey(subject, JSON.parse(key) as string[])] : [])
     }
     const last = results.at(-1)
-    // A number without scope has one count, and no page follows it.
+    // A number without scope has only one count, and no page follows.
     if (!last || types.length === 0) return
     after = types.map((_, index) => last[`s${index}`] ?? '')
   }
 }
 
-/** Unique indexes of the tables of names, tokens and URLs, which the package declares as a whole. */
+/** The unique indexes of the tables of names, tokens and URLs. The package declares these tables as a whole. */
 const OUR_INDEXES: ReadonlySet<string> = new Set(['names_unique_index', 'once_token_unique_index', 'url_unique_index'])
 
-/** The server adds a type, and writes a number without quotes; names with quotes under `quote_all_identifiers`. */
+/** The server adds a type, and omits quotes around numbers. With `quote_all_identifiers`, it adds quotes to names. */
 const plain = (value: string | null): string | undefined => value?.replaceAll(/['"]/gu, '').replace(/::[\w ]+$/u, '')
 
 /**
- * What contradicts an entity in its own columns, indexes and primary key: `migration:generate` leaves these to TypeORM.
- * An entity of the user's is examined for its primary key alone, by which the doctor reads.
+ * Finds differences in an entity's own columns, indexes and primary key, which `migration:generate` leaves to TypeORM.
+ * For an entity of the user, it checks only the primary key, because the doctor reads by that key.
  */
 export function ownDrift(metadata: EntityMetadata, { columns, indexes, checks }: TableState): Finding[] {
   const primary = indexes.find((one) => one.primary)?.columns ?? []
