@@ -51,7 +51,7 @@ export async function adopt(
   return await adoptWith(dataSource, entity, options, {})
 }
 
-/** @param seams of tests */
+/** @param seams the replacements for tests */
 export async function adoptWith(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,

@@ -62,7 +62,7 @@ export async function follow(
   return await followWith(dataSource, entity, options, {})
 }
 
-/** @param seams of tests */
+/** @param seams the replacements for tests */
 export async function followWith(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,

@@ -114,7 +114,7 @@ export async function checkMerge(
  */
 async function allReferences(session: AdoptSession, target: Target, named: NamedReferences): Promise<Reference[]> {
   const references = await referencesTo(session.query, target.facts.oid, refuseReferring)
-  // A misspelt name would leave every row of the intended table.
+  // With a misspelt name, every row of the intended table would be left.
   for (const name of Object.keys(named.conflict ?? {})) {
     const found = await session.query(FIND_TABLE, [name])
     if (found.length > 0) continue
@@ -298,7 +298,7 @@ export async function mergeDuplicates(
   return await mergeWith(dataSource, entity, options, {})
 }
 
-/** @param seams of tests */
+/** @param seams the replacements for tests */
 export async function mergeWith(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,

@@ -327,7 +327,7 @@ export class UnguardedText extends TextWork {
     })
   }
 
-  /** Removes refused rows from the list that were corrected or deleted. Deletes the others if the caller wants that. */
+  /** Removes corrected and deleted rows from the list of refused rows. Deletes the others if the caller wants that. */
   private async reviewRefused({ session, options }: WorkRun): Promise<void> {
     const { on, target } = this
     const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(on))

@@ -134,7 +134,7 @@ export async function unmerge(
   return await unmergeWith(dataSource, entity, options, {})
 }
 
-/** @param seams of tests */
+/** @param seams the replacements for tests */
 export async function unmergeWith(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,

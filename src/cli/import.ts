@@ -30,7 +30,7 @@ export interface ImportRun {
   readonly list: List
   /** How records fill properties; if undefined, each line is a text. */
   readonly records?: RecordRules | undefined
-  /** Only looks rows up. @default false */
+  /** Whether rows are only looked up. @default false */
   readonly dryRun?: boolean
   /** Receives the refused lines. */
   readonly refused?: RefusedLines | undefined

@@ -161,7 +161,7 @@ const withinKeys = (on: NamedTable, first: number, after: boolean): string[] => 
   compareKey(on, '<=', first),
 ]
 
-/** The highest key. */
+/** Selects the highest key. */
 export const lastKey = (on: NamedTable): string =>
   `SELECT ${keyTexts(on).join(', ')} FROM ${own(on)} ORDER BY ${on.primary.map((name) => `${field('t', name)} DESC`).join(', ')} LIMIT 1`
 

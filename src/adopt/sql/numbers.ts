@@ -29,7 +29,7 @@ export function beginNumbers(on: NumberedTable, hasColumn: boolean): string[] {
   ]
 }
 
-/** The indexes of the adoption. They can only fail if a number exists twice in a scope. */
+/** The indexes of the adoption. Their creation fails only if a number exists twice in a scope. */
 export function helpingIndexes(on: NumberedTable): { readonly name: string; readonly create: string }[] {
   const { number, primary } = on
   const [table, column] = [tableName(on.table), quote(number.number)]

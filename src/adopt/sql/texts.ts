@@ -415,7 +415,7 @@ export const functionOf = (on: AdoptedTable, suffix: string, body: string): Owne
 const same = (left: string, right: string): string =>
   `coalesce(${left} OPERATOR(pg_catalog.=) ${right}, ${left} IS NULL AND ${right} IS NULL)`
 
-/** Predicates that hold where two rows have the same text, column by column. */
+/** Predicates that are true if two rows have the same text, column by column. */
 export const sameTexts = (on: Held, left: string, right: string): string[] =>
   on.table.text.map(({ name }) => same(bytewise(left, name), bytewise(right, name)))
 
