@@ -80,7 +80,7 @@ export async function lockHolders(
   return rows.map(({ holder }) => JSON.parse(holder) as LockHolder)
 }
 
-/** A clause for a person, for example `pid 311 (app, "worker") has a transaction open for 55 s (idle in transaction): UPDATE …`. */
+/** A clause such as `pid 311 (app, "worker") has a transaction open for 55 s (idle in transaction): UPDATE …`. */
 export function describeHolder({ pid, prepared, user, application, state, seconds, query }: LockHolder): string {
   const who = prepared === null ? `pid ${pid}` : `the prepared transaction "${prepared}"`
   const name = application === null || application === '' ? '' : `, "${application}"`

@@ -116,7 +116,7 @@ const WORK_LOOK_ROWS = 5_000
 
 /**
  * Examines the stored rows of every declaration, and their guards. It finds texts that are stored twice, hashes that do
- * not match their text, wrong chains, names and counts, texts that are not normalized, triggers, index and checks.
+ * not match their text, texts that are not normalized, and wrong chains, names, counts, triggers, indexes and checks.
  *
  * It changes nothing, takes no lock but ACCESS SHARE, and reads in batches, each in a snapshot of its own. Groups of
  * rows are examined again in one snapshot, so that no concurrent write makes a false finding. It needs one connection,

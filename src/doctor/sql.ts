@@ -240,7 +240,7 @@ CROSS JOIN LATERAL (
   return { sql, values: [...(bounds.after ?? [])] }
 }
 
-/** Selects the tables among $2, as SQL, for whose owner the owner of the table $1 may not act. */
+/** Selects the tables among $2, as SQL, if the owner of the table $1 may not act as their owner. */
 export const FIND_FOREIGN: string = `SELECT t.oid FROM pg_catalog.pg_class AS k
   JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) ANY (
     ARRAY(SELECT pg_catalog.to_regclass(h.name)::pg_catalog.oid FROM pg_catalog.unnest($2::pg_catalog.text[]) AS h (name)))
