@@ -287,8 +287,8 @@ export class AdoptSession {
   /**
    * Does work in batches of the wanted duration.
    *
-   * @param sizes `first`, of the first batch; `least`, of batches of at most four times the wanted duration; and `fewest`,
-   * of all batches, because clients may write more in the time of a batch than a smaller batch does
+   * @param sizes `first` is the size of the first batch, and `least` that of batches of up to four times the duration.
+   * `fewest` applies to all, because clients may write more in the time of a batch than a smaller batch does
    * @param batch returns how much it did, or undefined if another session prevented it, and whether there is more
    */
   async inBatches(
