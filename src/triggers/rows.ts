@@ -258,7 +258,7 @@ const IN_TRANSACTION = 'unique_text.in_transaction'
  * Refuses to run outside of a transaction, before the first of several statements drops a guard: a failure would leave
  * the table without it. It needs two statements, because the setting is lost if each statement commits by itself.
  */
-export const requireTransaction = ({ work, hint } = NORMALIZES): string[] => [
+export const requireTransaction = ({ work, hint }: Transacted = NORMALIZES): string[] => [
   `SELECT pg_catalog.set_config(${literal(IN_TRANSACTION)}, 'on', true)`,
   block(`
 BEGIN

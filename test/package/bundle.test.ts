@@ -47,7 +47,8 @@ const ENTRIES = [
 
 // In bytes, without TypeORM and the driver.
 test.each([
-  { name: 'UniqueText', entry: '', limit: 160_000 },
+  // The refusals of changes that cannot be made in shards of Citus are 3,400 of these.
+  { name: 'UniqueText', entry: '', limit: 164_000 },
   { name: 'findOrCreate', entry: '', limit: 177_000 },
   { name: '*', entry: '/errors', limit: 6_000 },
   { name: 'trim', entry: '/normalizers', limit: 3_000 },
