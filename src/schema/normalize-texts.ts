@@ -4,6 +4,7 @@ import { entityTable } from '../registry/declarations'
 import { tableDeclarations, tableNames } from '../registry/registry'
 import { normalizeText } from '../text/normalizer'
 import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../triggers/rows'
+import { requireOutOfShards } from './shards'
 import { queryOf } from './table'
 
 /** The number of rows that are read and written at once. */
@@ -21,7 +22,8 @@ const NAMED_ROWS = 10
  *
  * @returns how many rows it has changed
  * @throws TextRejectedError if a normalizer rejects a text; the reason names up to ten such rows by primary key
- * @throws SchemaDriftError if the table, or a column of its primary key, does not exist
+ * @throws SchemaDriftError if the table, or a column of its primary key, does not exist, or if Citus has distributed the
+ *   table
  * @throws DeclarationError if the entity has neither texts nor names
  * @example
  * await normalizeTexts(queryRunner, Page) // in up() of a migration
@@ -30,6 +32,7 @@ export async function normalizeTexts(queryRunner: QueryRunner, entity: EntityTar
   const metadata = queryRunner.connection.getMetadata(entity)
   const table = entityTable(metadata)
   const query = queryOf(queryRunner)
+  await requireOutOfShards(query, metadata)
   const columns = (await query(storedColumns(table))) as readonly StoredColumn[]
   const stored = (name: string): StoredColumn[] => columns.filter((one) => one.name === name)
   const gone = metadata.primaryColumns.flatMap(({ databaseName: name }): Finding[] =>

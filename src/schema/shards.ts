@@ -2,8 +2,8 @@ import type { EntityMetadata, QueryRunner } from 'typeorm'
 import { SchemaDriftError } from '../errors'
 import { entityTable } from '../registry/declarations'
 import { type Change, dropsColumn, renameColumns } from '../sql/alter'
-import type { TableState } from '../sql/catalog'
-import { type Distribution, outOfShards, refuseDistributed, type Spread, spreadOf } from '../sql/spread'
+import type { Query, TableState } from '../sql/catalog'
+import { type Distribution, hasCitus, outOfShards, refuseDistributed, type Spread, spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import type { SetPlan } from '../triggers/plan'
 import { refuseSpread } from './readiness'
@@ -44,6 +44,17 @@ export async function refuseInShards(
     if (works.down) down.push(refuseDistributed(rows))
   }
   return { up, down }
+}
+
+/**
+ * Refuses to work on the rows of a table in shards, for a migration that was generated without Citus.
+ *
+ * @throws SchemaDriftError
+ */
+export async function requireOutOfShards(query: Query, metadata: EntityMetadata): Promise<void> {
+  const relation = tableName(entityTable(metadata))
+  const { distribution } = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] })
+  if (distribution) throw inShards(metadata.tableName, relation, distribution)
 }
 
 /** @param works whether our statements read or write the rows */

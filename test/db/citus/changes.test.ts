@@ -286,6 +286,22 @@ describe.runIf(hasCitus)('on a distributed table', () => {
     return [...(error as Error).message.matchAll(/SELECT \w+\([^)]*\)/g)].map(([sql]) => sql)
   }
 
+  test.each(['scope', 'shard', 'hash'] as const)(
+    'by %s: normalizeTexts() of a migration from a database without Citus is refused',
+    async (distribution) => {
+      const Page = page(distribution, { url: { normalize: trim() } })
+      const dataSource = await declare(Page)
+      await dataSource.synchronize()
+      if (distribution !== 'hash') await distribute(distribution)
+      const queryRunner = dataSource.createQueryRunner()
+      const [undo = '', again = ''] = recipeOf(await rejection(normalizeTexts(queryRunner, Page)))
+      await client.query(undo)
+      expect(await normalizeTexts(queryRunner, Page)).toBe(0)
+      await client.query(again)
+      await queryRunner.release()
+    },
+  )
+
   test.each(CASES)('by $distribution: $name, and $outcome', async ({ distribution, from, to, outcome }) => {
     const [Before, After] = [page(distribution, from), page(distribution, to)]
     const before = await declare(Before)
