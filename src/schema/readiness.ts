@@ -268,7 +268,7 @@ function unsupported(metadata: EntityMetadata, spread: Spread): string[] {
 }
 
 /** Whoever numbers a row locks its scope, which must be on the same node, and for all rows of the scope the same one. */
-function withoutScopes(table: NumberTable, { distribution, beside }: Spread): string[] {
+function withoutScopes(table: NumberTable, { distribution, partitionedBy, beside }: Spread): string[] {
   const name = `"${table.name}"`
   const scopes = beside.get(scopesTable(table))
   if (!distribution || distribution.kind === 'local') {
@@ -276,7 +276,9 @@ function withoutScopes(table: NumberTable, { distribution, beside }: Spread): st
   }
   if (distribution.kind === 'reference') return [`${name} would differ between the copies of a reference table`]
   if (table.count) return [`${name} keeps a count, and shards keep none`]
-  const { column, group } = distribution
+  const { column, group, copied } = distribution
+  if (copied) return [`${name} would differ between the copies of a shard`]
+  if (partitionedBy.length > 0) return [`${name} cannot number the rows of a distributed table that has partitions`]
   const key = scopeKey(table)[table.scope.findIndex((one) => one.name === column)]
   if (column !== undefined && key === undefined)
     return [`it is spread by "${column}", which is not in the scope of ${name}`]

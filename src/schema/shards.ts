@@ -1,17 +1,19 @@
 import type { EntityMetadata, QueryRunner } from 'typeorm'
 import { SchemaDriftError } from '../errors'
 import { entityTable } from '../registry/declarations'
+import { tableNumbers } from '../registry/registry'
 import { type Change, dropsColumn, renameColumns } from '../sql/alter'
 import type { Query, TableState } from '../sql/catalog'
 import { type Distribution, hasCitus, outOfShards, refuseDistributed, type Spread, spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
+import { parseNote } from '../sql/trigger-set'
 import type { SetPlan } from '../triggers/plan'
-import { refuseSpread } from './readiness'
-import { queryOf } from './table'
+import { refuseSpread, scopesBeside } from './readiness'
+import { type EntityTriggers, queryOf } from './table'
 
 /** A table, and the plan of its triggers. */
 interface PlannedTable extends SetPlan {
-  readonly entity: { readonly metadata: EntityMetadata; readonly state: TableState | null }
+  readonly entity: Pick<EntityTriggers, 'metadata' | 'installed' | 'wanted'> & { readonly state: TableState | null }
 }
 
 /** The recorded statements that will run. */
@@ -38,8 +40,10 @@ export async function refuseInShards(
     const { metadata, state } = table.entity
     if (!state?.spread.citus) continue
     const rows = entityTable(metadata)
-    const works = worksOn(tableName(rows), planned)
-    requireInPlace(table, planned, works.up, await spreadOf(queryOf(queryRunner), tableName(rows), state.spread))
+    const works = worksOn(tableName(rows), table, planned)
+    const query = queryOf(queryRunner)
+    const spread = await spreadOf(query, tableName(rows), state.spread, scopesBeside(metadata))
+    requireInPlace(table, planned, works.up, spread)
     if (works.up) up.push(refuseDistributed(rows))
     if (works.down) down.push(refuseDistributed(rows))
   }
@@ -54,7 +58,7 @@ export async function refuseInShards(
 export async function requireOutOfShards(query: Query, metadata: EntityMetadata): Promise<void> {
   const relation = tableName(entityTable(metadata))
   const { distribution } = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] })
-  if (distribution) throw inShards(metadata.tableName, relation, distribution)
+  if (distribution) throw inShards(metadata, relation, distribution)
 }
 
 /** @param works whether our statements read or write the rows */
@@ -69,17 +73,32 @@ function requireInPlace(
   const column = renamed(metadata, distribution.column, up)
   // Citus refuses to drop the column, but only after the triggers are dropped.
   const drops = column !== undefined && up.some((sql) => dropsColumn(sql, relation, column))
-  if (drops) throw inShards(metadata.tableName, relation)
+  if (drops) throw inShards(metadata, relation)
+  if (works && tableNumbers(metadata).length > 0) throw inShards(metadata, relation, { ...distribution, column })
   if (works || before.up.length + after.up.length > 0) {
     refuseSpread(metadata, { distribution: { ...distribution, column }, ...spread })
   }
-  if (works) throw inShards(metadata.tableName, relation, distribution)
+  if (works) throw inShards(metadata, relation, { ...distribution, column })
 }
 
-/** Returns whether our statements read or write the rows of a table, in `up` and in `down`. */
-function worksOn(relation: string, { up, down }: Planned): { readonly up: boolean; readonly down: boolean } {
+/** The functions of the numbers that the table has or gets. Its shards have triggers and scopes of their own for them. */
+const numberFunctions = ({ installed, wanted }: PlannedTable['entity']): string[] => [
+  ...installed.functions.filter(({ body }) => parseNote(body)?.kind === 'numbers').map(({ name }) => name),
+  ...wanted.filter(({ kind }) => kind === 'numbers').flatMap(({ functions }) => functions.map(({ name }) => name)),
+]
+
+/** Returns whether our statements read or write the rows of a table, or change its numbers, in `up` and in `down`. */
+function worksOn(
+  relation: string,
+  { entity, before, after }: PlannedTable,
+  planned: Planned,
+): { readonly up: boolean; readonly down: boolean } {
+  const numbers = numberFunctions(entity)
   const isWork = (sql: string): boolean =>
-    sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${relation} `))
+    numbers.some((name) => sql.includes(name)) ||
+    (sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${relation} `)))
+  const up = [...before.up, ...planned.up, ...after.up]
+  const down = [...before.down, ...planned.down, ...after.down]
   return { up: up.some(isWork), down: down.some(isWork) }
 }
 
@@ -94,9 +113,12 @@ function renamed(metadata: EntityMetadata, from: string | undefined, up: readonl
 }
 
 /** @param distribution undefined if the migration drops the column by which the table is distributed */
-const inShards = (table: string, relation: string, distribution?: Distribution): SchemaDriftError =>
-  new SchemaDriftError(
-    table,
-    [{ kind: 'different', object: 'table', name: table, detail: 'Citus keeps its rows in shards' }],
-    `A migration cannot change these rows there. ${outOfShards(relation, distribution)} (docs/scale.md).`,
+function inShards(metadata: EntityMetadata, relation: string, distribution?: Distribution): SchemaDriftError {
+  const { tableName: name } = metadata
+  const scopes = tableNumbers(metadata).length > 0 ? ' Do the same with the tables of scopes of its numbers.' : ''
+  return new SchemaDriftError(
+    name,
+    [{ kind: 'different', object: 'table', name, detail: 'Citus keeps its rows in shards' }],
+    `A migration cannot change these rows there. ${outOfShards(relation, distribution)} (docs/scale.md).${scopes}`,
   )
+}

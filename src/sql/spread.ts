@@ -65,6 +65,8 @@ export interface Distribution {
   readonly column: string | undefined
   /** Tables of one group have the rows of one value on one node. */
   readonly group: number
+  /** Whether a shard has copies that Citus writes statement by statement, so that each copy runs its own triggers. */
+  readonly copied: boolean
 }
 
 /** Reads from the catalog where the rows of the table `r` are, as JSON. */
@@ -86,7 +88,7 @@ export interface CatalogSpread extends Pick<Spread, 'partitionedBy'> {
 }
 
 /** Reads how tables are distributed. It needs the extension. Parameter: their names as SQL. */
-const DISTRIBUTION = `SELECT r.name, d.colocationid AS group,
+const DISTRIBUTION = `SELECT r.name, d.colocationid AS group, d.repmodel ${EQUALS} 'c' AS copied,
   CASE WHEN d.partmethod ${op('<>')} 'n' THEN 'column' WHEN d.repmodel ${EQUALS} 't' THEN 'reference'
     WHEN d.colocationid ${EQUALS} 0 THEN 'local' ELSE 'single' END AS kind,
   CASE WHEN d.partmethod ${op('<>')} 'n' THEN column_to_column_name(d.logicalrelid, d.partkey::pg_catalog.text) END AS "column",
@@ -111,10 +113,13 @@ export async function spreadOf(
     readonly kind: Distribution['kind']
     readonly column: string | null
     readonly group: number
+    readonly copied: boolean
     readonly coordinator: boolean
   }[]
   const beside = new Map(
-    rows.map(({ name, kind, column, group }) => [name, { kind, column: column ?? undefined, group }] as const),
+    rows.map(
+      ({ name, kind, column, group, copied }) => [name, { kind, column: column ?? undefined, group, copied }] as const,
+    ),
   )
   return { distribution: beside.get(relation), isCoordinator: rows[0]?.coordinator ?? true, partitionedBy, beside }
 }
@@ -181,22 +186,26 @@ export function outOfShards(relation: string, { kind, column }: Partial<Distribu
   return `Run SELECT undistribute_table(${name}${cascade}), then this command and its migration, then ${again}`
 }
 
-/** Refuses to run if Citus has distributed the table. Without Citus it does nothing. */
-export const refuseDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
+/** Refuses to work on rows if Citus has distributed their table, in PL/pgSQL. Without Citus it does nothing. */
+export const refuseShards = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
   const relation = literal(tableName(rows))
-  return `DO ${dollarQuote(`
-BEGIN
-  IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+  return `IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
     IF EXISTS (SELECT FROM pg_catalog.pg_dist_partition AS d
       WHERE d.logicalrelid ${EQUALS} pg_catalog.to_regclass(${relation})) THEN
       RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
         MESSAGE = ${literal(`Citus keeps the rows of table ${quote(rows.table)} in shards, where a migration cannot change hashes and numbers`)},
         HINT = ${literal(`Run SELECT undistribute_table(${relation}), then this, then distribute the table again (docs/scale.md).`)};
     END IF;
-  END IF;
+  END IF;`
+}
+
+/** The same as a statement. */
+export const refuseDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string =>
+  `DO ${dollarQuote(`
+BEGIN
+  ${refuseShards(rows)}
 END
 `)}`
-}
 
 /*
  * Statements in the forms that a distributed table accepts: one table in each, no CTE that writes, no LATERAL, no list

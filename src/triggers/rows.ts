@@ -1,4 +1,5 @@
 import { dollarQuote, list, literal, quote, unnest } from '../sql/identifier'
+import { refuseShards } from '../sql/spread'
 import { SQLSTATE } from '../sql/sqlstate'
 import {
   bytewise,
@@ -68,6 +69,7 @@ DECLARE
   done bigint;
   security pg_catalog.text := pg_catalog.current_setting('row_security');
 BEGIN
+  ${refuseShards(rows)}
   -- Otherwise row security could hide rows, and they would silently stay as they are. Off, it raises an error instead.
   PERFORM pg_catalog.set_config('row_security', 'off', true);
   -- The lock does not help a snapshot that is older: it hides what was written before the lock was there.

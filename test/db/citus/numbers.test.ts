@@ -4,12 +4,13 @@ import path from 'node:path'
 import type { Client } from 'pg'
 import { Column, type DataSource, Entity, PrimaryColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText } from '../../../src'
+import { findOrCreate, findOrCreateMany, insertOrFail, SchemaDriftError, UniqueText } from '../../../src'
 import { doctor } from '../../../src/doctor'
 import { NumberWithin } from '../../../src/numbers'
 import { serverError } from '../../../src/sql/sqlstate'
 import { untilBlocked } from '../../support/blocked'
 import { hasCitus, useCluster } from '../../support/citus'
+import { rejection } from '../../support/ledger'
 import { numberPlays } from '../../support/number-interleavings'
 import { useNumberStage } from '../../support/number-plays'
 import type { NumberTable } from '../../../src/sql/numbers'
@@ -201,6 +202,29 @@ describe.runIf(hasCitus)('on a table that is distributed by a column of the scop
     await expect(worker.query(insert(1))).rejects.toMatchObject({ code: '55000' })
   })
 
+  test('scopes in a shard that somebody else has put in place of its own are not written', async () => {
+    const [coordinator, worker] = nodes as [Client, Client]
+    await drop(coordinator)
+    await distribute(coordinator)
+    await coordinator.query(insert(1))
+    const { rows } = await coordinator.query<{ shard: string; port: number }>(
+      `select shard_name('numbers_comment__number_scopes'::regclass, s.shardid) as shard, n.nodeport as port
+         from pg_dist_shard as s join pg_dist_placement using (shardid) join pg_dist_node as n using (groupid)
+        where s.shardid = get_shard_id_for_distribution_column('numbers_comment__number_scopes', 1)`,
+    )
+    const [{ shard, port }] = rows as [(typeof rows)[number]]
+    const on = nodes.find((one) => one.port === port) ?? worker
+    const role = `stranger_${process.pid}`
+    await coordinator.query(`create role ${role}`)
+    await on.query(`set citus.enable_manual_changes_to_shards to on; set citus.override_table_visibility to off;
+      alter table ${shard} owner to ${role}`)
+    await expect(coordinator.query(insert(1))).rejects.toMatchObject({ code: '55000' })
+    await on.query(`alter table ${shard} owner to current_user;
+      reset citus.enable_manual_changes_to_shards; reset citus.override_table_visibility`)
+    expect(await numbers(coordinator, insert(1))).toEqual([2])
+    await coordinator.query(`drop role ${role}`)
+  })
+
   test('counts are not copied into shards', async () => {
     const [coordinator] = nodes as [Client]
     await drop(coordinator)
@@ -290,10 +314,21 @@ describe.runIf(hasCitus)('20 clients over all nodes', () => {
       await client.query('commit')
       for (const { number } of rows) given.set(`${tenant}/${number}`, (given.get(`${tenant}/${number}`) ?? 0) + 1)
     }
+    // The move may be the victim of a deadlock with the clients, and is then done again.
+    const move = async (sql: string): Promise<void> => {
+      for (let done = false; !done;) {
+        try {
+          await mover.query(`begin; set local citus.multi_shard_modify_mode to 'sequential'; ${sql}; commit`)
+          done = true
+        } catch (error) {
+          await mover.query('rollback')
+          if (serverError(error)?.code !== '40P01') throw error
+        }
+      }
+    }
     const back = async (): Promise<void> => {
-      await mover.query(`begin; select undistribute_table('comment');
-        select undistribute_table('numbers_comment__number_scopes'); commit`)
-      await mover.query(`begin; ${DISTRIBUTE}; commit`)
+      await move(`select undistribute_table('comment'); select undistribute_table('numbers_comment__number_scopes')`)
+      await move(DISTRIBUTE)
     }
     const [errors] = await Promise.all([storm(clients, take), back()])
     // Only what a table that goes to another place refuses, and nothing silently.
@@ -345,6 +380,29 @@ class Parcel {
   @NumberWithin() total!: number
 }
 
+@Entity('copied')
+class Copied {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @NumberWithin({ scope: ['shop'] }) number!: number
+}
+
+/** Of one name in every call. */
+function memo({ url = {}, number }: { readonly url?: object; readonly number?: null }): new () => object {
+  class Memo {
+    id!: string
+    shop!: number
+    url!: string
+    number!: number
+  }
+  PrimaryColumn('uuid')(Memo.prototype, 'id')
+  PrimaryColumn('int')(Memo.prototype, 'shop')
+  UniqueText({ scope: ['shop'], ...url })(Memo.prototype, 'url')
+  if (number !== null) NumberWithin({ scope: ['shop'], reuse: false })(Memo.prototype, 'number')
+  Entity('memo')(Memo)
+  return Memo
+}
+
 describe.runIf(hasCitus)('an entity with a number', () => {
   const cluster = useCluster()
   let coordinator: DataSource
@@ -389,6 +447,38 @@ describe.runIf(hasCitus)('an entity with a number', () => {
     expect(await insertOrFail(manager, Ticket, { id: randomUUID(), shop, title: 'h' })).toMatchObject({ number: 8 })
     await manager.delete(Ticket, { shop, title: 'h' })
     expect(await manager.save(ticket('i'))).toMatchObject({ number: 9 })
+  })
+
+  test('is refused in shards with copies, which would number their rows apart', async () => {
+    const { manager } = await cluster.dataSource([Copied])
+    await manager.connection.synchronize()
+    await manager.transaction(async (inside) => {
+      await inside.query('SET LOCAL citus.shard_replication_factor TO 2')
+      await inside.query(`SELECT create_distributed_table('numbers_copied__number_scopes', 's0')`)
+      await inside.query(
+        `SELECT create_distributed_table('copied', 'shop', colocate_with => 'numbers_copied__number_scopes')`,
+      )
+    })
+    await expect(manager.save(manager.create(Copied, { shop: 1 }))).rejects.toThrow(/between the copies of a shard/)
+  })
+
+  test('keeps its number where another option changes, and leaves the shards before its number goes', async () => {
+    const options = { url: { maxChainLength: 200 } }
+    const other = await cluster.dataSource([memo(options)])
+    const first = await cluster.dataSource([memo({})])
+    await first.synchronize()
+    for (const sql of [
+      `SELECT create_distributed_table('numbers_memo__number_scopes', 's0')`,
+      `SELECT create_distributed_table('memo', 'shop', colocate_with => 'numbers_memo__number_scopes')`,
+    ])
+      await first.query(sql)
+    await other.synchronize()
+    const memos = other.getRepository('Memo')
+    expect(await memos.save({ id: randomUUID(), shop: 1, url: 'a' })).toMatchObject({ number: 1 })
+    const without = await cluster.dataSource([memo({ ...options, number: null })])
+    const refused = await rejection(without.synchronize())
+    expect(refused).toBeInstanceOf(SchemaDriftError)
+    expect(await memos.save({ id: randomUUID(), shop: 1, url: 'b' })).toMatchObject({ number: 2 })
   })
 
   test('keeps even a number of the whole table in one shard', async () => {
