@@ -174,7 +174,8 @@ const isOwnShard = `
         AND (z.shardid IS NULL OR EXISTS (
           SELECT FROM pg_catalog.pg_type AS y
           WHERE y.oid ${EQUALS} pg_catalog.to_regtype(pg_catalog.shard_name(z.logicalrelid, z.shardid))
-            AND y.typrelid ${EQUALS} pg_catalog.to_regclass(pg_catalog.shard_name(z.logicalrelid, z.shardid))
+            AND y.typrelid ${EQUALS}
+              pg_catalog.to_regclass(pg_catalog.shard_name(z.logicalrelid, z.shardid))
             AND pg_catalog.pg_get_userbyid(y.typowner) ${EQUALS} current_user))`
 
 /** In a shard of Citus: the shard of the table of scopes that belongs to it. */
