@@ -35,13 +35,26 @@ let pglite: PGlite
 let server: Server
 let dataSource: DataSource
 
+/** A migration is longer than what a socket passes at once, and PGlite takes whole messages only. */
+function endsWithMessage(received: Buffer, isFirst: boolean): boolean {
+  let end = 0
+  // The first message of a connection has no type before its length.
+  for (let at = isFirst ? 0 : 1; at + 4 <= received.length; at = end + 1) end = at + received.readUInt32BE(at)
+  return end === received.length
+}
+
 beforeAll(async () => {
   pglite = await PGlite.create()
   // PostgreSQL's protocol over a socket, for one client at a time.
   server = createServer((socket) => {
     let answered = Promise.resolve()
-    socket.on('data', (sent) => {
-      answered = answered.then(async () => void socket.write(await pglite.execProtocolRaw(new Uint8Array(sent))))
+    let [received, isFirst] = [Buffer.alloc(0), true]
+    socket.on('data', (part) => {
+      received = Buffer.concat([received, part])
+      if (!endsWithMessage(received, isFirst)) return
+      const sent = new Uint8Array(received)
+      ;[received, isFirst] = [Buffer.alloc(0), false]
+      answered = answered.then(async () => void socket.write(await pglite.execProtocolRaw(sent)))
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
