@@ -22,6 +22,8 @@ import {
 } from '../../../src'
 import { trim } from '../../../src/text'
 import { chainFaults, hasCitus, useCluster } from '../../support/citus'
+import { type Declaration, tableDeclarations } from '../../../src/registry/registry'
+import { rebuildRows } from '../../../src/triggers/rows'
 import { generate, type Generated } from '../../support/generated'
 import { rejection } from '../../support/ledger'
 import { STEVENS, SUFFIX_SAFE } from '../../support/md5-collisions'
@@ -285,6 +287,18 @@ describe.runIf(hasCitus)('on a distributed table', () => {
     expect(error).toMatchObject({ code: 'SCHEMA_DRIFT', findings: [{ object: 'table', name: 'page' }] })
     return [...(error as Error).message.matchAll(/SELECT \w+\([^)]*\)/g)].map(([sql]) => sql)
   }
+
+  test.each(['scope', 'shard', 'hash'] as const)(
+    'by %s: the statement that numbers rows is refused, whatever ran before it',
+    async (distribution) => {
+      const dataSource = await declare(page(distribution, { url: {} }))
+      await dataSource.synchronize()
+      if (distribution !== 'hash') await distribute(distribution)
+      const [{ table: rows }] = tableDeclarations(dataSource.getMetadata('Page')) as [Declaration]
+      const refused = await rejection(client.query(rebuildRows({ rows, primary: ['id'] })))
+      expect(refused).toMatchObject({ code: '55000', table: 'page' })
+    },
+  )
 
   test.each(['scope', 'shard', 'hash'] as const)(
     'by %s: normalizeTexts() of a migration from a database without Citus is refused',
