@@ -448,7 +448,7 @@ export async function refuseListed({ session, options }: WorkRun, target: Target
 
 type Filled = Readonly<Record<'seen' | 'written', string | null>>
 
-/** Settles the writes of clients until few enough are left for the time of the lock. */
+/** Processes what clients write meanwhile, until the remaining rows can be processed under the lock. */
 async function settleMost({ session, onProgress }: WorkRun, target: Target): Promise<void> {
   let before = Infinity
   for (let rounds = 1; ; rounds += 1) {

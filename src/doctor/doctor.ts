@@ -14,6 +14,7 @@ import { exactState, findDrift, scopesBeside, spreadDrift, workDrift } from '../
 import { triggerWorks } from '../schema/table'
 import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
+import { isElsewhere } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
 import {
@@ -229,10 +230,6 @@ async function openTextSubject(
   return { metadata, table: { rows: countedRows(relation, surroundings), key }, state, surroundings, reader, onRows }
 }
 
-/** Whether Citus keeps the rows elsewhere than on the coordinator alone. */
-const isElsewhere = ({ spread: { distribution } }: Subject['surroundings']): boolean =>
-  distribution !== undefined && distribution.kind !== 'local'
-
 /** Finds missing indexes, checks, columns and triggers, and declarations that the place of the rows does not allow. */
 function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFinding[] {
   const entity = metadata.name
@@ -307,7 +304,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
 /** Examines names and numbers. */
 async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promise<void> {
   const { metadata } = subject
-  if (isElsewhere(subject.surroundings)) return
+  if (isElsewhere(subject.surroundings.spread.distribution)) return
   for (const declaration of tableNames(metadata)) {
     const { name, text } = declaration
     await look(name, [text.column.databaseName], async (place) => {
@@ -402,7 +399,7 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   const columns = [...databaseNames(metadata.primaryColumns), ...namesColumns(visit.dataSource)]
   if (missingColumns(subject.state, columns).length > 0 || (await isForeign(visit.dataSource, visit.reader))) return []
   const place = { entity: metadata.name, property: 'text' }
-  if (isElsewhere(subject.surroundings)) return [findingOf('table.spread', place, { count: 1 })]
+  if (isElsewhere(subject.surroundings.spread.distribution)) return [findingOf('table.spread', place, { count: 1 })]
   const among = chosen.includes(metadata) ? undefined : holders
   const found: DoctorFinding[] = []
   const refusal = await refusalOf(async () => {

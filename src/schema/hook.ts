@@ -126,7 +126,9 @@ async function synchronizeWithTriggers(
   const guarded = isByHand && comeBack ? requireTransaction() : citus && isWork ? requireTransaction(FORWARDED) : []
   const refusals = await refuseInShards(queryRunner, plans, planned)
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
-  const running = { isWhole, citus: citus || fresh.some(isDistributedOnce) }
+  const spread = fresh.flatMap(({ metadata }) => spreadDeclaration(metadata)?.table ?? [])
+  const distributed = spread.filter((table) => table.spread === 'citus')
+  const running = { isWhole, citus: citus || distributed.length > 0 }
   await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
@@ -145,11 +147,8 @@ async function synchronizeWithTriggers(
     }
     await (installs.length === 0 || isWhole ? install() : asOneStatement(queryRunner, install))
     await emit(queryRunner, functions.after)
-    for (const { metadata } of fresh.filter(isDistributedOnce)) {
-      // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
-      for (const { table } of tableDeclarations(metadata))
-        await emit(queryRunner, { up: [distribute(table)], down: [] })
-    }
+    // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
+    for (const table of distributed) await emit(queryRunner, { up: [distribute(table)], down: [] })
     await emit(queryRunner, { up: [], down: [...refusals.down, ...guarded] })
   })
 }
@@ -343,10 +342,6 @@ async function changeLookups(
 /** The declaration by whose hash a table is spread. */
 const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
   tableDeclarations(metadata).find(({ table }) => table.spread !== undefined)
-
-/** Its migration distributes the table. */
-const isDistributedOnce = ({ metadata }: Pick<EntityTriggers, 'metadata'>): boolean =>
-  spreadDeclaration(metadata)?.table.spread === 'citus'
 
 interface StatementRecorder {
   executeQueries(up: unknown, down: unknown): Promise<void>

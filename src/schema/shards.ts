@@ -4,7 +4,7 @@ import { entityTable } from '../registry/declarations'
 import { tableNumbers } from '../registry/registry'
 import { type Change, dropsColumn, renameColumns } from '../sql/alter'
 import type { Query, TableState } from '../sql/catalog'
-import { type Distribution, hasCitus, outOfShards, refuseDistributed, type Spread, spreadOf } from '../sql/spread'
+import { type Distribution, distributionOf, outOfShards, refuseDistributed, type Spread, spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { parseNote } from '../sql/trigger-set'
 import type { SetPlan } from '../triggers/plan'
@@ -57,7 +57,7 @@ export async function refuseInShards(
  */
 export async function requireOutOfShards(query: Query, metadata: EntityMetadata): Promise<void> {
   const relation = tableName(entityTable(metadata))
-  const { distribution } = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] })
+  const distribution = await distributionOf(query, relation)
   if (distribution) throw inShards(metadata, relation, distribution)
 }
 
@@ -74,11 +74,11 @@ function requireInPlace(
   // Citus refuses to drop the column, but only after the triggers are dropped.
   const drops = column !== undefined && up.some((sql) => dropsColumn(sql, relation, column))
   if (drops) throw inShards(metadata, relation)
-  if (works && tableNumbers(metadata).length > 0) throw inShards(metadata, relation, { ...distribution, column })
-  if (works || before.up.length + after.up.length > 0) {
-    refuseSpread(metadata, { distribution: { ...distribution, column }, ...spread })
-  }
-  if (works) throw inShards(metadata, relation, { ...distribution, column })
+  const later = { ...distribution, column }
+  // The tables of scopes may have other names by then.
+  if (works && tableNumbers(metadata).length > 0) throw inShards(metadata, relation, later)
+  if (works || before.up.length + after.up.length > 0) refuseSpread(metadata, { distribution: later, ...spread })
+  if (works) throw inShards(metadata, relation, later)
 }
 
 /** The functions of the numbers that the table has or gets. Its shards have triggers and scopes of their own for them. */

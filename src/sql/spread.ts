@@ -129,10 +129,12 @@ export const hasCitus = async (query: Query): Promise<boolean> =>
   (await query(`SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname ${EQUALS} 'citus'`)).length > 0
 
 /** @param relation the table's name as SQL */
-export async function isDistributed(query: Query, relation: string): Promise<boolean> {
-  const { distribution } = await spreadOf(query, relation, { citus: true, partitionedBy: [] })
-  return distribution !== undefined && distribution.kind !== 'local'
-}
+export const distributionOf = async (query: Query, relation: string): Promise<Distribution | undefined> =>
+  (await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] })).distribution
+
+/** Whether rows are in shards or copies, and not on the coordinator alone. */
+export const isElsewhere = (distribution: Distribution | undefined): boolean =>
+  distribution !== undefined && distribution.kind !== 'local'
 
 type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { addCheck, addIndex } from '../../sql/alter'
 import { addLookup, type LookupIndex, type Query } from '../../sql/catalog'
 import { dollarQuote, literal, qualified, quote } from '../../sql/identifier'
-import { hasCitus, isDistributed } from '../../sql/spread'
+import { distributionOf, isElsewhere } from '../../sql/spread'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { field, tableName, type TextTable } from '../../sql/text-table'
 
@@ -329,7 +329,7 @@ export async function adoptionFacts(
     [relation, ours],
   )) as readonly { facts: string }[]
   if (!row) return undefined
-  const distributed = (await hasCitus(query)) && (await isDistributed(query, relation))
+  const distributed = isElsewhere(await distributionOf(query, relation))
   return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distributed'>), distributed }
 }
 
