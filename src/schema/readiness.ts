@@ -267,18 +267,22 @@ function unsupported(metadata: EntityMetadata, spread: Spread): string[] {
   return [...kept, ...numbers, ...ids]
 }
 
-/** Whoever numbers a row locks its scope, which must be on the same node, and for all rows of the scope the same one. */
+/** Returns why the triggers could not lock one scope for all of its rows, on the node of the rows. */
 function withoutScopes(table: NumberTable, { distribution, partitionedBy, beside }: Spread): string[] {
   const name = `"${table.name}"`
   const scopes = beside.get(scopesTable(table))
   if (!distribution || distribution.kind === 'local') {
     return scopes ? [`the table of scopes of ${name} is distributed, and the table itself is not`] : []
   }
-  if (distribution.kind === 'reference') return [`${name} would differ between the copies of a reference table`]
-  if (table.count) return [`${name} keeps a count, and shards keep none`]
-  const { column, group, copied } = distribution
-  if (copied) return [`${name} would differ between the copies of a shard`]
-  if (partitionedBy.length > 0) return [`${name} cannot number the rows of a distributed table that has partitions`]
+  const { kind, column, group, copied } = distribution
+  const reasons: readonly (readonly [applies: boolean, reason: string])[] = [
+    [kind === 'reference', `${name} would differ between the copies of a reference table`],
+    [table.count, `${name} keeps a count, and shards keep none`],
+    [copied, `${name} would differ between the copies of a shard`],
+    [partitionedBy.length > 0, `${name} cannot number the rows of a distributed table that has partitions`],
+  ]
+  const [, reason] = reasons.find(([applies]) => applies) ?? []
+  if (reason !== undefined) return [reason]
   const key = scopeKey(table)[table.scope.findIndex((one) => one.name === column)]
   if (column !== undefined && key === undefined)
     return [`it is spread by "${column}", which is not in the scope of ${name}`]
