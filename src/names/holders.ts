@@ -176,6 +176,7 @@ function isWithoutRow({ metadata, read }: HolderEntity, columns: readonly unknow
 
 /** A name that a row gave up, and that is kept for it. */
 export interface FormerName {
+  /** The name as it was stored. */
   readonly name: string
   /** The property that held it. */
   readonly property: string
