@@ -16,8 +16,10 @@ import { UniqueText, type UniqueTextPropertyOptions } from '../../src'
 import { UniqueName, type UniqueNameOptions } from '../../src/names'
 import { NumberWithin, type NumberWithinOptions } from '../../src/numbers'
 
-/** A decorator of a property, and the type that the property has. */
-type Field<Type> = ((target: object, property: string) => void) & { readonly type?: Type }
+/** A decorator of a property. */
+export type Declaration = (target: object, property: string) => void
+/** The same, and the type that the property has. */
+type Field<Type> = Declaration & { readonly type?: Type }
 type Key<Type> = Field<Type> & { readonly isKey: true }
 type Fields = Readonly<Record<string, Field<unknown>>>
 type Class<Row> = new () => Row
@@ -45,6 +47,22 @@ export function entity<const Given extends Fields>(
   Entity(options)(made)
   return made
 }
+
+/** The class with decorators of its own: `declared(entity('Post', { … }), Unique(['slug']))`. */
+export function declared<Given extends Class<object>>(
+  made: Given,
+  ...declarations: readonly ((target: Given) => void)[]
+): Given {
+  for (const declare of declarations) declare(made)
+  return made
+}
+
+/** Several decorators of one property, in the order in which they would be written above it. */
+export const together =
+  (...declarations: readonly Declaration[]): Declaration =>
+  (target, property) => {
+    for (const declare of declarations.toReversed()) declare(target, property)
+  }
 
 interface Types {
   bigint: string

@@ -19,6 +19,8 @@ import { type Normalizer, trim } from '../../../src/text'
 import { UniqueName, uniqueNameSchema } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
+import { column, type Declaration, declared, embedded, entity, text, together, toOne } from '../../support/entity'
+import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
@@ -34,19 +36,19 @@ async function initialise(...entities: Extract<Entities, readonly unknown[]>[num
   }
 }
 
+async function expectRefused(entities: Parameters<typeof initialise>, message: string | RegExp): Promise<void> {
+  const error = await rejection(initialise(...entities))
+  expect(error).toBeInstanceOf(DeclarationError)
+  expect(() => {
+    throw error
+  }).toThrow(message)
+}
+
+const RENAME_PROPERTY = /needs the property name "urlHash(Number|Chained)?" for a hidden column\. Rename your property/
+
 test('a property with the name of a hidden column is refused, before and after the text', async () => {
-  @Entity()
-  class Before {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'text' }) urlHash!: string
-    @UniqueText() url!: string
-  }
-  @Entity()
-  class After {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() url!: string
-    @Column({ type: 'integer' }) urlHashNumber!: number
-  }
+  const Before = entity('Before', { urlHash: column('text'), url: text() })
+  const After = entity('After', { url: text(), urlHashNumber: column('integer') })
   @Entity()
   class Related {
     @PrimaryGeneratedColumn('identity') id!: number
@@ -57,66 +59,31 @@ test('a property with the name of a hidden column is refused, before and after t
   class Inheriting extends Before {
     @Column({ type: 'text' }) title!: string
   }
-  for (const entity of [Before, After, Related, Inheriting]) {
-    const message = /needs the property name "urlHash(Number|Chained)?" for a hidden column\. Rename your property/
-    await expect(initialise(entity)).rejects.toThrow(message)
-    await expect(initialise(entity)).rejects.toBeInstanceOf(DeclarationError)
-  }
+  for (const one of [Before, After, Related, Inheriting]) await expectRefused([one], RENAME_PROPERTY)
 })
 
 test('a text with the name of a hidden column is refused', async () => {
-  @Entity()
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() url!: string
-    @UniqueText() urlHash!: string
-  }
-  await expect(initialise(Page)).rejects.toThrow('"urlHash" for a hidden column')
+  const Page = entity('Page', { url: text(), urlHash: text() })
+  await expectRefused([Page], '"urlHash" for a hidden column')
 })
 
 test('a column with the database name of a hidden column is refused', async () => {
-  @Entity()
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() url!: string
-    @Column({ type: 'text', name: 'urlHash' }) other!: string
-  }
-  @Entity()
-  class Given {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ hidden: { hash: 'other' } }) url!: string
-    @Column({ type: 'text' }) other!: string
-  }
-  await expect(initialise(Page)).rejects.toThrow(/"urlHash" for a hidden column, which "other" has\. Rename/)
-  await expect(initialise(Given)).rejects.toThrow(/"other" for a hidden column, which "other" has\. Rename/)
+  const Page = entity('Page', { url: text(), other: column('text', { name: 'urlHash' }) })
+  const Given = entity('Given', { url: text({ hidden: { hash: 'other' } }), other: column('text') })
+  await expectRefused([Page], /"urlHash" for a hidden column, which "other" has\. Rename/)
+  await expectRefused([Given], /"other" for a hidden column, which "other" has\. Rename/)
 })
 
-test('one name for two hidden columns is refused', async () => {
-  @Entity()
-  class Given {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ hidden: { hash: 'same', number: 'same' } }) url!: string
-  }
-  @Entity()
-  class LikeDefault {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ hidden: { chained: 'urlHash' } }) url!: string
-  }
-  for (const entity of [Given, LikeDefault]) {
-    await expect(initialise(entity)).rejects.toThrow(
-      'two of its hidden columns have one name. Pass the option "hidden"',
-    )
-    await expect(initialise(entity)).rejects.toBeInstanceOf(DeclarationError)
-  }
-})
+test.each([{ hash: 'same', number: 'same' }, { chained: 'urlHash' }])(
+  'one name for two hidden columns is refused: %j',
+  async (hidden) => {
+    const Given = entity('Given', { url: text({ hidden }) })
+    await expectRefused([Given], 'two of its hidden columns have one name. Pass the option "hidden"')
+  },
+)
 
 test('hidden columns may exchange their names', async () => {
-  @Entity()
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ hidden: { hash: 'urlHashNumber', number: 'urlHash' } }) url!: string
-  }
-  await initialise(Page)
+  await initialise(entity('Page', { url: text({ hidden: { hash: 'urlHashNumber', number: 'urlHash' } }) }))
 })
 
 test('an EntitySchema with a property of the name of a hidden column is refused', () => {
@@ -128,66 +95,18 @@ test('an EntitySchema with a property of the name of a hidden column is refused'
   expect(() => uniqueTextSchema({ name: 'Page', columns: { id } }, { urlHash: {}, url: {} })).toThrow(DeclarationError)
 })
 
+const varchar = (length: number) => column('varchar', { length })
+const page = (...declarations: readonly Declaration[]) => entity('Page', { url: together(...declarations) })
+
 const otherIndexes = {
-  'unique: true': () => {
-    @Entity()
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueText() @Column({ type: 'text', unique: true }) url!: string
-    }
-    return Page
-  },
-  '@Index() on the property': () => {
-    @Entity()
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Index() @UniqueText() url!: string
-    }
-    return Page
-  },
-  '@Index() of several columns on the class': () => {
-    @Entity()
-    @Index(['site', 'url'])
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Column({ type: 'integer' }) site!: number
-      @UniqueText() url!: string
-    }
-    return Page
-  },
-  '@Unique() on the class': () => {
-    @Entity()
-    @Unique(['url'])
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueText() url!: string
-    }
-    return Page
-  },
-  '@Index({ fulltext: true }), which Postgres takes for any other': () => {
-    @Entity()
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Index({ fulltext: true }) @UniqueText() url!: string
-    }
-    return Page
-  },
-  "@Index({ type: 'btree' })": () => {
-    @Entity()
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Index({ type: 'btree' }) @UniqueText() url!: string
-    }
-    return Page
-  },
-  'a length that may not fit': () => {
-    @Entity()
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Index() @UniqueText() @Column({ type: 'varchar', length: 651 }) url!: string
-    }
-    return Page
-  },
+  'unique: true': () => page(text(), column('text', { unique: true })),
+  '@Index() on the property': () => page(Index(), text()),
+  '@Index() of several columns on the class': () =>
+    declared(entity('Page', { site: column('integer'), url: text() }), Index(['site', 'url'])),
+  '@Unique() on the class': () => declared(page(text()), Unique(['url'])),
+  '@Index({ fulltext: true }), which Postgres takes for any other': () => page(Index({ fulltext: true }), text()),
+  "@Index({ type: 'btree' })": () => page(Index({ type: 'btree' }), text()),
+  'a length that may not fit': () => page(Index(), text(), varchar(651)),
   '@PrimaryColumn': () => {
     @Entity()
     class Page {
@@ -195,15 +114,8 @@ const otherIndexes = {
     }
     return Page
   },
-  'a composed text': () => {
-    @Entity()
-    @UniqueText({ as: 'url', columns: ['path'] })
-    class Page {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Index() @Column({ type: 'varchar', length: 4000 }) path!: string
-    }
-    return Page
-  },
+  'a composed text': () =>
+    declared(entity('Page', { path: together(Index(), varchar(4000)) }), UniqueText({ as: 'url', columns: ['path'] })),
   'an EntitySchema': () =>
     new EntitySchema(
       uniqueTextSchema(
@@ -220,102 +132,63 @@ const otherIndexes = {
 test.each(Object.entries(otherIndexes))(
   'another btree over the text, which would refuse long ones, is refused: %s',
   async (_, make) => {
-    const entity = make()
-    await expect(initialise(entity)).rejects.toThrow(
-      /the text is also in the btree of .*, which refuses long texts\. Remove/,
-    )
-    await expect(initialise(entity)).rejects.toBeInstanceOf(DeclarationError)
+    await expectRefused([make()], /the text is also in the btree of .*, which refuses long texts\. Remove/)
   },
 )
 
 test('a foreign key that refers to the text, which would need another unique index, is refused', async () => {
-  @Entity()
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() url!: string
-  }
-  @Entity()
-  class Link {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @ManyToOne(() => Page, { createForeignKeyConstraints: false })
-    @JoinColumn({ referencedColumnName: 'url' })
-    page!: Page
-  }
+  const toText = JoinColumn({ referencedColumnName: 'url' })
+  const Page = page(text())
+  const Link = entity('Link', {
+    page: together(
+      toOne(() => Page, { createForeignKeyConstraints: false }),
+      toText,
+    ),
+  })
   await initialise(Page, Link)
-  @Entity()
-  class Short {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() @Column({ type: 'varchar', length: 100, unique: true }) code!: string
-  }
-  @Entity()
-  class ToShort {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @ManyToOne(() => Short) @JoinColumn({ referencedColumnName: 'code' }) page!: Short
-  }
-  await initialise(Short, ToShort)
-  @Entity()
-  class Other {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @ManyToOne(() => Page) @JoinColumn({ referencedColumnName: 'url' }) page!: Page
-  }
-  const message =
+  const Short = entity('Short', { code: together(text(), column('varchar', { length: 100, unique: true })) })
+  const toCode = JoinColumn({ referencedColumnName: 'code' })
+  await initialise(Short, entity('ToShort', { page: together(toOne(() => Short), toCode) })) // prettier-ignore
+  const Other = entity('Other', { page: together(toOne(() => Page), toText) }) // prettier-ignore
+  await expectRefused(
+    [Page, Other],
     '@UniqueText on Page.url: the foreign key of "page" refers to the text, and would need another unique index over ' +
-    'it, which refuses long texts. Refer to the primary key, or pass { createForeignKeyConstraints: false }'
-  await expect(initialise(Page, Other)).rejects.toThrow(message)
-  await expect(initialise(Page, Other)).rejects.toBeInstanceOf(DeclarationError)
+      'it, which refuses long texts. Refer to the primary key, or pass { createForeignKeyConstraints: false }',
+  )
 })
 
 test('a generated column is refused as a text, and in a scope', async () => {
-  const generated = { generatedType: 'STORED', asExpression: 'lower(name)' } as const
-  @Entity()
-  class Text {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'text' }) name!: string
-    @UniqueText() @Column({ type: 'text', ...generated }) lower!: string
-  }
-  await expect(initialise(Text)).rejects.toThrow('"lower" is generated (asExpression) after the guard has run')
-  @Entity()
-  class Scope {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'text' }) name!: string
-    @Column({ type: 'text', ...generated }) lower!: string
-    @UniqueText({ scope: ['lower'] }) text!: string
-  }
-  await expect(initialise(Scope)).rejects.toThrow(DeclarationError)
+  const lower = column('text', { generatedType: 'STORED', asExpression: 'lower(name)' })
+  const Text = entity('Text', { name: column('text'), lower: together(text(), lower) })
+  await expectRefused([Text], '"lower" is generated (asExpression) after the guard has run')
+  const Scope = entity('Scope', { name: column('text'), lower, text: text({ scope: ['lower'] }) })
+  await expectRefused([Scope], '"lower" is generated (asExpression) after the guard has run')
 })
 
+const medium = () => declared(entity('Medium', {}), TableInheritance({ column: { type: 'text', name: 'type' } }))
+
 test('another btree over the text of a class in single table inheritance is refused', async () => {
-  @Entity()
-  @TableInheritance({ column: { type: 'text', name: 'type' } })
-  class Medium {
-    @PrimaryGeneratedColumn('identity') id!: number
-  }
+  const Medium = medium()
   @ChildEntity()
   class Book extends Medium {
     @Index() @UniqueText() isbn!: string
   }
-  await expect(initialise(Medium, Book)).rejects.toThrow('the text is also in the btree of')
+  await expectRefused([Medium, Book], 'the text is also in the btree of')
 })
 
 test('other indexes over the text are the business of their user', async () => {
-  @Entity()
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Index({ where: 'length(url) < 100' }) @UniqueText() url!: string
-    @Index() @UniqueText() @Column({ type: 'varchar', length: 100 }) code!: string
-    @Index('by_hand', { synchronize: false }) @UniqueText() title!: string
-    @Index({ spatial: true }) @UniqueText() searched!: string
-    @Index() @UniqueText() @Column({ type: 'varchar', length: 650 }) longest!: string
-  }
+  const Page = entity('Page', {
+    url: together(Index({ where: 'length(url) < 100' }), text()),
+    code: together(Index(), text(), varchar(100)),
+    title: together(Index('by_hand', { synchronize: false }), text()),
+    searched: together(Index({ spatial: true }), text()),
+    longest: together(Index(), text(), varchar(650)),
+  })
   await initialise(Page)
 })
 
 test('a hash index over the text is too, where TypeORM makes one of it and no btree', async () => {
-  @Entity()
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Index({ type: 'hash' }) @UniqueText() url!: string
-  }
+  const Page = page(Index({ type: 'hash' }), text())
   const refused = await initialise(Page).catch((error: unknown) => error)
   // TypeORM 0.3 knows no types of indexes.
   const makesBtree = !getMetadataArgsStorage().indices.some((index) => 'type' in index)
@@ -353,12 +226,8 @@ test('a text that two classes of one table declare is refused', async () => {
   class Person extends Named {
     @UniqueText({ normalize: trim() }) declare name: string
   }
-  await expect(initialise(Person)).rejects.toThrow('two classes of one table declare it, ')
-  @Entity()
-  @TableInheritance({ column: { type: 'text', name: 'type' } })
-  class Medium {
-    @PrimaryGeneratedColumn('identity') id!: number
-  }
+  await expectRefused([Person], 'two classes of one table declare it, ')
+  const Medium = medium()
   @ChildEntity()
   class Book extends Medium {
     @UniqueText({ nullable: true }) code!: string | null
@@ -367,7 +236,7 @@ test('a text that two classes of one table declare is refused', async () => {
   class Film extends Medium {
     @UniqueText({ nullable: true }) code!: string | null
   }
-  await expect(initialise(Medium, Book, Film)).rejects.toBeInstanceOf(DeclarationError)
+  await expectRefused([Medium, Book, Film], 'two classes of one table declare it, Book and Film')
 })
 
 test('a standard decorator is refused, and the message names the compiler option', () => {
@@ -404,50 +273,28 @@ test.each([
 })
 
 test('a nullable scope is refused, and a relation is told to say { nullable: false }', async () => {
-  @Entity()
-  class Site {
-    @PrimaryGeneratedColumn('identity') id!: number
-  }
-  @Entity()
-  class Related {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @ManyToOne(() => Site) @JoinColumn() site!: Site
-    @UniqueText({ scope: ['site'] }) url!: string
-  }
-  @Entity()
-  class Plain {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'integer', nullable: true }) site!: number | null
-    @UniqueText({ scope: ['site'] }) url!: string
-  }
-  await expect(initialise(Site, Related)).rejects.toThrow(
-    'the scope "site" must be NOT NULL. Pass { nullable: false } to the relation.',
-  )
-  await expect(initialise(Plain)).rejects.toThrow('must be NOT NULL. Remove "nullable: true" from its @Column.')
+  const Site = entity('Site', {})
+  const Related = entity('Related', { site: toOne(() => Site), url: text({ scope: ['site'] }) })
+  const nullable = column('integer', { nullable: true })
+  const Plain = entity('Plain', { site: nullable, url: text({ scope: ['site'] }) })
+  await expectRefused([Site, Related], 'the scope "site" must be NOT NULL. Pass { nullable: false } to the relation.')
+  await expectRefused([Plain], 'must be NOT NULL. Remove "nullable: true" from its @Column.')
 })
 
 test('a property of an embedded is refused, and the class form that is named instead works', async () => {
   class Refused {
     @UniqueText() url!: string
   }
-  @Entity()
-  class WithRefused {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column(() => Refused) source!: Refused
-  }
-  await expect(initialise(WithRefused)).rejects.toThrow(
+  await expectRefused(
+    [entity('WithRefused', { source: embedded(() => Refused) })],
     "Declare it on the entity instead: @UniqueText({ as: 'name', columns: ['embedded.url'] }).",
   )
 
   class Source {
     @Column({ type: 'text' }) url!: string
   }
-  @Entity()
-  @UniqueText({ as: 'name', columns: [{ property: 'source.url', normalize: trim() }] })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column(() => Source) source!: Source
-  }
+  const columns = [{ property: 'source.url', normalize: trim() }]
+  const Page = declared(entity('Page', { source: embedded(() => Source) }), UniqueText({ as: 'name', columns }))
   const { manager } = await db.dataSource([Page])
   const given = await findOrCreate(manager, Page, { source: { url: ' a ' } })
   expect(given).toMatchObject({ created: true, entity: { id: 1, source: { url: 'a' } } })
