@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Client, types } from 'pg'
-import type { QueryRunner } from 'typeorm'
+import type { DataSource, QueryRunner } from 'typeorm'
 import {
   AfterInsert,
   AfterLoad,
@@ -18,6 +18,7 @@ import {
   findOrCreate,
   findOrCreateMany,
   UniqueText,
+  type UniqueTextDataSourceOptions,
   upsertByText,
   withUniqueText,
 } from '../../../src'
@@ -107,6 +108,18 @@ async function crowd<T>(entity: Busied, run: () => Promise<T>): Promise<{ result
   })
 }
 
+/** The statements of calls of another DataSource, while it is busy: of which kind they are. */
+async function crowdOf(own: DataSource, run: () => Promise<unknown>): Promise<string[]> {
+  return await whileBusy(own, Page, sessions, async () => (await queriesOf(own, run)).map(kindOf))
+}
+
+/** It has many connections, and has seen nothing yet. */
+const another = (settings?: UniqueTextDataSourceOptions): Promise<DataSource> =>
+  db.dataSource([Page, Site], { synchronize: false, poolSize: 16 }, settings)
+
+const findAll = (own: DataSource, urls: readonly string[]): Promise<unknown> =>
+  all(...urls.map((url) => findOrCreate(own.manager, Page, { url })))
+
 function kindOf(sql: string): string {
   if (sql.includes('unnest(') && sql.includes('urlHash')) return sql.includes('INSERT') ? 'bulk' : 'shared look-up'
   if (sql.includes('INSERT')) return 'find or create'
@@ -168,10 +181,10 @@ describe('calls beyond those that are busy', () => {
 
   test('share a statement that the server plans once, however few they are', async () => {
     const texts = ['p1', 'p2', 'p3']
-    const queries = await whileBusy(dataSource, Page, sessions, async () => {
-      const look = (url: string): Promise<unknown> => findOneByText(manager, Page, { url })
-      return await queriesOf(dataSource, () => all(...texts.map(look)))
-    })
+    const look = (url: string): Promise<unknown> => findOneByText(manager, Page, { url })
+    const queries = await whileBusy(dataSource, Page, sessions, () =>
+      queriesOf(dataSource, () => all(...texts.map(look))),
+    )
     const client = await db.client()
     const query = { name: 'shared', text: queries.join(';'), values: [texts, texts.map(md5.js)] }
     // The first five are planned for what they look for.
@@ -284,7 +297,7 @@ describe('calls beyond those that are busy', () => {
 })
 
 test('when the crowd has gone, eight go their ordinary way again, and no more than eight', async () => {
-  const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+  const own = await another()
   const urls = Array.from({ length: 8 }, (_, index) => `place ${index}`)
   const find = (url: string, title?: string): Promise<unknown> =>
     findOrCreate(own.manager, Page, { url, ...(title === undefined ? {} : { title }) })
@@ -299,10 +312,7 @@ test('when the crowd has gone, eight go their ordinary way again, and no more th
   })
   const alone = await queriesOf(own, () => all(...urls.map((url) => find(url))))
   expect(alone.map(kindOf)).toEqual(urls.map(() => 'find or create'))
-  await whileBusy(own, Page, sessions, async () => {
-    const shared = await queriesOf(own, () => all(find('place 1'), find('place 2'), find('place 3')))
-    expect(shared.map(kindOf)).toEqual(['shared look-up'])
-  })
+  expect(await crowdOf(own, () => findAll(own, urls.slice(0, 3)))).toEqual(['shared look-up'])
 })
 
 describe('nobody waits for another', () => {
@@ -549,20 +559,17 @@ test('nested objects, lists and upserts do not take part', async () => {
 })
 
 test('where nearly all texts are new, nobody looks for them first', async () => {
-  const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+  const own = await another()
   for (let index = 0; index < 60; index += 1) await findOrCreate(own.manager, Page, { url: `one of many ${index}` })
-  await whileBusy(own, Page, sessions, async () => {
-    const queries = await queriesOf(own, async () => {
-      await all(...[1, 2, 3, 4].map((index) => findOrCreate(own.manager, Page, { url: `another ${index}` })))
-    })
-    expect(queries.map(kindOf)).toEqual(Array.from({ length: 4 }, () => 'find or create'))
-    // Until they are not new any more.
-    const again = await queriesOf(own, async () => {
-      for (let index = 0; index < 20; index += 1) await findOneByText(own.manager, Page, { url: 'another 1' })
-      await all(...[1, 2, 3, 4].map((index) => findOrCreate(own.manager, Page, { url: `another ${index}` })))
-    })
-    expect(again.map(kindOf).at(-1)).toBe('shared look-up')
+  const texts = ['another 1', 'another 2', 'another 3', 'another 4']
+  const sent = await crowdOf(own, () => findAll(own, texts))
+  expect(sent).toEqual(texts.map(() => 'find or create'))
+  // Until they are not new any more.
+  const again = await crowdOf(own, async () => {
+    for (let index = 0; index < 20; index += 1) await findOneByText(own.manager, Page, { url: 'another 1' })
+    await findAll(own, texts)
   })
+  expect(again.at(-1)).toBe('shared look-up')
 })
 
 describe('where each connection is made ready for its caller', () => {
@@ -633,28 +640,19 @@ interface Driver {
 
 describe('option coalesce', () => {
   test.each([{ coalesce: false }, { tenantsBySearchPath: true }])('%o: nothing is shared', async (settings) => {
-    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 }, settings)
+    const own = await another(settings)
     for (const url of ['a', 'b', 'c']) await findOrCreate(own.manager, Page, { url })
-    await whileBusy(own, Page, sessions, async () => {
-      const queries = await queriesOf(own, async () => {
-        await all(...['a', 'b', 'a', 'c'].map((url) => findOrCreate(own.manager, Page, { url })))
-      })
-      const sent = queries.map(kindOf)
-      expect(sent).not.toContain('shared look-up')
-      expect(sent.filter((kind) => kind === 'find or create')).toHaveLength(4)
-    })
+    const sent = await crowdOf(own, () => findAll(own, ['a', 'b', 'a', 'c']))
+    expect(sent).not.toContain('shared look-up')
+    expect(sent.filter((kind) => kind === 'find or create')).toHaveLength(4)
   })
 
   test('on a table with row security nothing is shared, whatever the option says', async () => {
-    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+    const own = await another()
     await own.query('alter table page enable row level security')
     try {
-      await whileBusy(own, Page, sessions, async () => {
-        const queries = await queriesOf(own, async () => {
-          await all(...['a', 'b', 'a', 'c'].map((url) => findOrCreate(own.manager, Page, { url })))
-        })
-        expect(queries.map(kindOf)).toEqual(Array.from({ length: 4 }, () => 'find or create'))
-      })
+      const sent = await crowdOf(own, () => findAll(own, ['a', 'b', 'a', 'c']))
+      expect(sent).toEqual(Array.from({ length: 4 }, () => 'find or create'))
     } finally {
       await own.query('alter table page disable row level security')
     }
