@@ -1,9 +1,10 @@
 import { type EntityManager, Unique } from 'typeorm'
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, updateOrFail, upsertByText } from '../../../src'
 import { findOrCreateStream } from '../../../src/stream'
 import { column, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
+import { queriesOf } from '../../support/queries'
 import { useDatabase } from '../../support/database'
 
 const db = useDatabase()
@@ -31,23 +32,17 @@ const columnsOf = (result: unknown): unknown => {
 
 const CREATED = ['entity', 'created', 'attempts']
 
-async function open() {
-  const dataSource = await db.dataSource([Item, Post], { dropSchema: true })
-  const statements = vi.spyOn(dataSource.logger, 'logQuery')
-  return { dataSource, manager: dataSource.manager, sent: () => statements.mock.calls.length }
-}
+const dataSource = db.useDataSource([Item, Post])
+const { manager } = dataSource
+
+const statementsOf = async (work: () => Promise<unknown>): Promise<number> => (await queriesOf(dataSource, work)).length
 
 describe('a bad row sinks no other', () => {
-  let opened: Awaited<ReturnType<typeof open>>
-  beforeEach(async () => {
-    opened = await open()
-  })
-
   const raise = async (code: string): Promise<void> => {
-    await opened.dataSource.query(`
+    await dataSource.query(`
       create or replace function refuse() returns trigger language plpgsql as
         $$ begin raise exception using errcode = '${code}', message = 'no'; end $$;
-      create trigger refuse before insert on item for each row when (new.b = 'bad') execute function refuse()`)
+      create or replace trigger refuse before insert on item for each row when (new.b = 'bad') execute function refuse()`)
   }
 
   test.each(['P0001', '54000', '42501', '44000', '42P01', '0A000', '55000', 'XX000', 'ABCDE', '22023', '23514'])(
@@ -56,13 +51,13 @@ describe('a bad row sinks no other', () => {
       await raise(code)
       const rows = Array.from({ length: 20 }, (_, index) => ({ text: `${index}`, b: index % 9 === 4 ? 'bad' : 'good' }))
       const expected = rows.map(({ b }) => (b === 'bad' ? code : CREATED))
-      expect((await findOrCreateMany(opened.manager, Item, rows)).map(codeOf)).toEqual(expected)
-      const inTransaction = await opened.dataSource.transaction(async (manager) => {
+      expect((await findOrCreateMany(manager, Item, rows)).map(codeOf)).toEqual(expected)
+      const inTransaction = await dataSource.transaction(async (manager) => {
         const again = rows.map(({ text, b }) => ({ text: `again ${text}`, b }))
         return await findOrCreateMany(manager, Item, again)
       })
       expect(inTransaction.map(codeOf)).toEqual(expected)
-      expect(await opened.manager.count(Item)).toBe(36)
+      expect(await manager.count(Item)).toBe(36)
     },
   )
 
@@ -70,24 +65,25 @@ describe('a bad row sinks no other', () => {
     const circular: unknown[] = []
     circular.push({ circular })
     const rows = [{ text: 'a', json: { n: 1n } }, { text: 'b' }, { text: 'c', json: circular }, { text: 'd\0' }]
-    const results = await findOrCreateMany(opened.manager, Item, rows)
+    const results = await findOrCreateMany(manager, Item, rows)
     const told = results.map((result) => ('error' in result ? (result.error as Error).constructor.name : 'stored'))
     expect(told).toEqual(['TypeError', 'stored', 'TypeError', 'TextRejectedError'])
   })
 
   test('a statement that is refused as a whole is not sent again for each row', async () => {
-    await opened.dataSource.query(`drop role if exists reader; create role reader`)
-    await opened.dataSource.query(`grant select on item to reader`)
+    await dataSource.query(`drop role if exists reader; create role reader`)
+    await dataSource.query(`grant select on item to reader`)
     const rows = Array.from({ length: 500 }, (_, index) => ({ text: `${index}` }))
-    await findOneByText(opened.manager, Item, { text: 'ready' })
-    const before = opened.sent()
-    const results = await opened.dataSource.transaction(async (manager) => {
-      await manager.query('set local role reader')
-      return await findOrCreateMany(manager, Item, rows)
-    })
-    expect(new Set(results.map(codeOf))).toEqual(new Set(['42501']))
-    expect(opened.sent() - before).toBeLessThan(10)
-    await opened.dataSource.query(`drop owned by reader; drop role reader`)
+    await findOneByText(manager, Item, { text: 'ready' })
+    const statements = await statementsOf(() =>
+      dataSource.transaction(async (manager) => {
+        await manager.query('set local role reader')
+        const results = await findOrCreateMany(manager, Item, rows)
+        expect(new Set(results.map(codeOf))).toEqual(new Set(['42501']))
+      }),
+    )
+    expect(statements).toBeLessThan(10)
+    await dataSource.query(`drop owned by reader; drop role reader`)
   })
 })
 
@@ -103,16 +99,15 @@ describe('rows of one batch that bring different properties', () => {
   }))
 
   test('share their statements: one for those that bring an identity, one for those that do not', async () => {
-    const { manager, sent } = await open()
     await findOneByText(manager, Item, { text: 'ready' })
-    const before = sent()
-    const results = await findOrCreateMany(manager, Item, rows)
-    expect(results.map((result) => 'entity' in result && result.created)).toEqual(rows.map(() => true))
-    expect(sent() - before).toBeLessThanOrEqual(3)
+    const statements = await statementsOf(async () => {
+      const results = await findOrCreateMany(manager, Item, rows)
+      expect(results.map((result) => 'entity' in result && result.created)).toEqual(rows.map(() => true))
+    })
+    expect(statements).toBeLessThanOrEqual(3)
   })
 
   test('get the defaults of what they leave out, as they do alone', async () => {
-    const { manager } = await open()
     const many = await findOrCreateMany(manager, Item, rows)
     for (const [index, row] of rows.entries()) {
       const id = row.id === undefined ? undefined : row.id + 1_000
@@ -122,14 +117,14 @@ describe('rows of one batch that bring different properties', () => {
   })
 
   test('are limited by all that they bring, not by their text alone', async () => {
-    const { manager } = await open()
     const megabyte = 'x'.repeat(2 ** 20)
     const long = Array.from({ length: 40 }, (_, index) => ({ text: `${index}`, long: megabyte }))
     const lengths: number[] = []
-    vi.spyOn(manager.connection.logger, 'logQuery').mockImplementation((sql, parameters) => {
+    const logged = vi.spyOn(dataSource.logger, 'logQuery').mockImplementation((sql, parameters) => {
       if (sql.includes('unnest(')) lengths.push(((parameters as unknown[][])[0] ?? []).length)
     })
     const results = await findOrCreateMany(manager, Item, long)
+    logged.mockRestore()
     expect(results.every((result) => 'entity' in result)).toBe(true)
     expect(Math.max(...lengths)).toBeLessThanOrEqual(16)
   })
@@ -137,7 +132,6 @@ describe('rows of one batch that bring different properties', () => {
 
 describe('a deferrable constraint of the entity', () => {
   test('hinders no create, and its violation is an error of its own row', async () => {
-    const { manager, dataSource } = await open()
     expect(await findOrCreate(manager, Post, { text: 'a', slug: 's' })).toMatchObject({ created: true })
     expect(await findOrCreate(manager, Post, { text: 'a', slug: 't' })).toMatchObject({ created: false })
     const rows = ['a', 'b', 'c'].map((text) => ({ text, slug: text === 'b' ? 's' : text }))

@@ -59,6 +59,8 @@ class QueryListener implements EntitySubscriberInterface {
 }
 
 const db = useDatabase()
+const dataSource = db.useDataSource([Page, Audit, Listened])
+const { manager } = dataSource
 
 beforeEach(() => {
   heard.text = undefined
@@ -68,18 +70,16 @@ const tooLong = 'x'.repeat(11)
 
 describe("the caller's transaction is the caller's", () => {
   test('a statement of the caller that runs beside a bad row is not undone with it', async () => {
-    const dataSource = await db.dataSource([Page, Audit])
     await dataSource.transaction(async (manager) => {
       const rows = Array.from({ length: 20 }, (_, index) => ({ url: `a${index}`, title: index === 7 ? tooLong : null }))
       const notes = Array.from({ length: 50 }, (_, index) => ({ note: `n${index}` }))
       await Promise.all([findOrCreateMany(manager, Page, rows), ...notes.map((note) => manager.insert(Audit, note))])
     })
-    expect(await dataSource.manager.countBy(Audit, {})).toBe(50)
-    expect(await dataSource.manager.countBy(Page, {})).toBe(19)
+    expect(await manager.countBy(Audit, {})).toBe(50)
+    expect(await manager.countBy(Page, {})).toBe(19)
   })
 
   test('calls in parallel, of which one has a bad row, leave no savepoint and nothing on the client', async () => {
-    const dataSource = await db.dataSource([Page, Audit])
     const client = await dataSource.transaction(async (manager) => {
       const calls = Array.from({ length: 4 }, async (_, call) => {
         const rows = Array.from({ length: 4 }, (__, index) => ({ url: `p${call} ${index}` }))
@@ -97,7 +97,6 @@ describe("the caller's transaction is the caller's", () => {
   })
 
   test('what the caller sends by the client itself waits its turn too: a callback, a query object, a mistake', async () => {
-    const dataSource = await db.dataSource([Page, Audit])
     await dataSource.transaction(async (manager) => {
       const client = (await manager.queryRunner?.connect()) as Client
       const insert = `INSERT INTO audit (note) VALUES ('by the client')`
@@ -114,11 +113,10 @@ describe("the caller's transaction is the caller's", () => {
       }
       expect((await batch).filter((result) => 'error' in result)).toHaveLength(10)
     })
-    expect(await dataSource.manager.countBy(Audit, { note: 'by the client' })).toBe(150)
+    expect(await manager.countBy(Audit, { note: 'by the client' })).toBe(150)
   })
 
   test('a transaction that was begun by SQL is one: a bad row does not abort it', async () => {
-    const dataSource = await db.dataSource([Page])
     const queryRunner = dataSource.createQueryRunner()
     try {
       await queryRunner.query('BEGIN')
@@ -132,15 +130,14 @@ describe("the caller's transaction is the caller's", () => {
     } finally {
       await queryRunner.release()
     }
-    expect(await findOneByText(dataSource.manager, Page, { url: 'raw good' })).not.toBeNull()
+    expect(await findOneByText(manager, Page, { url: 'raw good' })).not.toBeNull()
   })
 
   test('a serialization failure in a transaction that was begun by SQL is told, not retried', async () => {
-    const dataSource = await db.dataSource([Page])
     const queryRunner = dataSource.createQueryRunner()
     try {
       await queryRunner.query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM page')
-      await findOrCreate(dataSource.manager, Page, { url: 'raced' })
+      await findOrCreate(manager, Page, { url: 'raced' })
       const error = await rejection(findOrCreate(queryRunner.manager, Page, { url: 'raced' }))
       expect(error).toBeInstanceOf(TransactionAbortedError)
       await queryRunner.query('ROLLBACK')
@@ -152,17 +149,15 @@ describe("the caller's transaction is the caller's", () => {
 
 describe('listeners', () => {
   test('BeforeInsert and AfterInsert see one object, which is the entity that is given back', async () => {
-    const dataSource = await db.dataSource([Listened, Page])
-    const { entity } = await findOrCreate(dataSource.manager, Listened, { text: 'one object' })
+    const { entity } = await findOrCreate(manager, Listened, { text: 'one object' })
     expect(heard.before).toBe(entity)
     expect(heard.after).toBe(entity)
     expect(entity.id).toBeGreaterThan(0)
   })
 
   test('a BeforeInsert listener that changes the text keeps all else that it set', async () => {
-    const dataSource = await db.dataSource([Listened, Page])
     heard.text = 'another text'
-    const { entity } = await findOrCreate(dataSource.manager, Listened, { text: 'as given' })
+    const { entity } = await findOrCreate(manager, Listened, { text: 'as given' })
     expect(entity).toMatchObject({ text: 'as given', filled: expect.stringMatching(/pages$/) })
   })
 
@@ -204,8 +199,7 @@ describe('what TypeORM tells of its statements is told of ours', () => {
   })
 
   test('the error of the driver is a QueryFailedError with its driverError, and without the text', async () => {
-    const dataSource = await db.dataSource([Page])
-    const error = await rejection(findOrCreate(dataSource.manager, Page, { url: 'a secret', title: tooLong }))
+    const error = await rejection(findOrCreate(manager, Page, { url: 'a secret', title: tooLong }))
     expect(error).toBeInstanceOf(QueryFailedError)
     expect((error as QueryFailedError).driverError).toMatchObject({ code: '22001' })
     expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain('a secret')
@@ -213,8 +207,7 @@ describe('what TypeORM tells of its statements is told of ours', () => {
 })
 
 test('findOneByText refuses a property that it would ignore', async () => {
-  const dataSource = await db.dataSource([Page])
-  const error = await rejection(findOneByText(dataSource.manager, Page, { url: 'a', title: 'b' }))
+  const error = await rejection(findOneByText(manager, Page, { url: 'a', title: 'b' }))
   expect(error).toBeInstanceOf(DeclarationError)
   expect(String(error)).toContain('Leave out "title"')
 })

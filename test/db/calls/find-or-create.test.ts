@@ -30,14 +30,11 @@ class Article {
   @Column({ type: 'smallint', default: 7 }) rank!: number
 }
 
-const open = async () => {
-  const dataSource = await db.dataSource([Page, Crowded, Article], { dropSchema: true })
-  return { dataSource, manager: dataSource.manager }
-}
+const dataSource = db.useDataSource([Page, Crowded, Article])
+const { manager } = dataSource
 
 describe('findOrCreate', () => {
   test('creates once, finds after that, and burns no id on a hit', async () => {
-    const { manager } = await open()
     const first = await findOrCreate(manager, Page, { url: 'a', title: 'T' })
     expect(first).toEqual({ entity: { id: 1, url: 'a', title: 'T' }, created: true, attempts: 1 })
     expect(first.entity).toBeInstanceOf(Page)
@@ -47,7 +44,6 @@ describe('findOrCreate', () => {
   })
 
   test('keeps texts of equal hash apart, numbered from 0', async () => {
-    const { manager, dataSource } = await open()
     const ids = []
     for (const text of ['a', 'b', 'c', 'b', 'a']) ids.push((await findOrCreate(manager, Crowded, { text })).entity.id)
     expect(ids).toEqual([ids[0], ids[1], ids[2], ids[1], ids[0]])
@@ -61,7 +57,6 @@ describe('findOrCreate', () => {
   })
 
   test('throws the refusal of another unique index as the driver made it, and the transaction goes on', async () => {
-    const { manager } = await open()
     await findOrCreate(manager, Article, { body: 'a', tenant: 1, slug: 's' })
     await manager.transaction(async (inner) => {
       await expect(findOrCreate(inner, Article, { body: 'b', tenant: 1, slug: 's' })).rejects.toMatchObject({
@@ -79,7 +74,6 @@ describe('findOrCreate', () => {
   })
 
   test('is unique within the scope only, and round-trips every type', async () => {
-    const { manager } = await open()
     const values = { body: 'a', tags: ['x', 'y"\\,', ''], extra: { k: [1, null] }, at: new Date(0) }
     const one = await findOrCreate(manager, Article, { ...values, tenant: 1 })
     const [two] = await findOrCreateMany(manager, Article, [{ ...values, tenant: 2 }])
@@ -92,7 +86,6 @@ describe('findOrCreate', () => {
 
 describe('findOrCreateMany', () => {
   test('aligns with its input, with duplicates, collisions and rejected texts in it', async () => {
-    const { manager } = await open()
     await findOrCreate(manager, Crowded, { text: 'known' })
     const results = await findOrCreateMany(manager, Crowded, [
       { text: 'new' },
@@ -108,7 +101,6 @@ describe('findOrCreateMany', () => {
   })
 
   test('tells the row that the database refuses, wherever it stands, and creates the rest', async () => {
-    const { manager } = await open()
     const inputs = Array.from({ length: 50 }, (_, index) => ({
       body: `text ${index}`,
       tenant: 1,
@@ -121,7 +113,6 @@ describe('findOrCreateMany', () => {
 })
 
 test('the operations are methods of a repository and of an active record', async () => {
-  const { dataSource } = await open()
   const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
   const { entity } = await pages.findOrCreate({ url: 'x' })
   expect(await Page.findOrCreate({ url: 'x' })).toMatchObject({ created: false, entity })
@@ -131,7 +122,6 @@ test('the operations are methods of a repository and of an active record', async
 })
 
 test('a full chain is refused with a clear error, and the transaction stays usable', async () => {
-  const { manager } = await open()
   const texts = Array.from({ length: 20 }, (_, index) => ({ text: `t${index}` }))
   await findOrCreateMany(manager, Crowded, texts)
   await manager.transaction(async (inner) => {

@@ -8,10 +8,10 @@ import { rejection } from '../../support/ledger'
 const Page = entity('Page', { url: text(), slug: text(), title: plain() })
 
 const db = useDatabase()
+const dataSource = db.useDataSource([Page])
+const { manager } = dataSource
 
 test('a subscriber that comes after the first calls is heard by the next, and not once it has gone', async () => {
-  const dataSource = await db.dataSource([Page], { dropSchema: true })
-  const { manager } = dataSource
   const call = (url: string): Promise<unknown> => findOrCreate(manager, Page, { url, slug: url }, { by: 'url' })
   for (const url of ['a', 'a', 'b']) await call(url)
   const heard: string[] = []
@@ -33,8 +33,7 @@ test('a subscriber that comes after the first calls is heard by the next, and no
 })
 
 test('a logger that comes after the first calls hears of the next', async () => {
-  const dataSource = await db.dataSource([Page], { dropSchema: true })
-  const call = (): Promise<unknown> => findOneByText(dataSource.manager, Page, { url: 'a' }, { by: 'url' })
+  const call = (): Promise<unknown> => findOneByText(manager, Page, { url: 'a' }, { by: 'url' })
   await call()
   const logged: string[] = []
   const { logger } = dataSource
@@ -49,7 +48,6 @@ test('a logger that comes after the first calls hears of the next', async () => 
 })
 
 test('an object with options counts as it is when the call is made', async () => {
-  const { manager } = await db.dataSource([Page], { dropSchema: true })
   const options: { by: 'url' | 'slug'; deleted?: unknown; create?: object } = { by: 'url' }
   const values = { url: 'a', slug: 'b' }
   expect(await findOrCreate(manager, Page, values, options as { by: 'url' })).toMatchObject({ created: true })

@@ -13,23 +13,24 @@ const Colliding = entity('Colliding', {
 })
 
 const db = useDatabase()
+const dataSource = db.useDataSource([Account, Colliding])
+const { manager } = dataSource
+const client = db.useClient()
 const by = { by: 'handle' } as const
 
 test('an insert sends the hashes of all texts, so that no trigger function runs', async () => {
-  const dataSource = await db.dataSource([Account])
-  await findOrCreate(dataSource.manager, Account, { handle: 'first', email: 'first@a.example' }, by)
-  await findOneByText(dataSource.manager, Account, { email: 'first@a.example' }, { by: 'email' })
-  const client = await db.client()
+  await findOrCreate(manager, Account, { handle: 'first', email: 'first@a.example' }, by)
+  await findOneByText(manager, Account, { email: 'first@a.example' }, { by: 'email' })
   await client.query(`alter table account disable trigger all`)
-  await findOrCreate(dataSource.manager, Account, { handle: 'a', email: 'a@a.example' }, by)
-  const [many] = await findOrCreateMany(dataSource.manager, Account, [{ handle: 'b', email: 'b@a.example' }], by)
+  await findOrCreate(manager, Account, { handle: 'a', email: 'a@a.example' }, by)
+  const [many] = await findOrCreateMany(manager, Account, [{ handle: 'b', email: 'b@a.example' }], by)
   expect(many).toMatchObject({ created: true })
-  const found = await findOneByText(dataSource.manager, Account, { email: 'b@a.example' }, { by: 'email' })
+  const found = await findOneByText(manager, Account, { email: 'b@a.example' }, { by: 'email' })
   expect(found).toMatchObject({ handle: 'b' })
+  await client.query(`alter table account enable trigger all`)
 })
 
 test('texts that collide live side by side, whichever of them collides', async () => {
-  const { manager } = await db.dataSource([Colliding])
   const inputs = ['a', 'b', 'c', 'd'].map((name) => ({
     handle: name,
     email: name === 'c' ? null : `${name}@a.example`,
@@ -44,7 +45,6 @@ test('texts that collide live side by side, whichever of them collides', async (
 })
 
 test('a second text that is taken is refused with its holder, and the transaction goes on', async () => {
-  const dataSource = await db.dataSource([Colliding])
   await dataSource.transaction(async (manager) => {
     await findOrCreate(manager, Colliding, { handle: 'other', email: 'other@a.example' }, by)
     const { entity } = await findOrCreate(manager, Colliding, { handle: 'holder', email: 'taken@a.example' }, by)
@@ -63,14 +63,14 @@ test('a second text that is taken is refused with its holder, and the transactio
 })
 
 test('a second text that is taken is refused without its holder where the look for it fails', async () => {
-  const dataSource = await db.dataSource([Account], { dropSchema: true })
-  await findOrCreate(dataSource.manager, Account, { handle: 'a', email: 'a@a.example' }, by)
-  dataSource.subscribers.push({
+  const { manager, subscribers } = await db.dataSource([Account], { synchronize: false })
+  await findOrCreate(manager, Account, { handle: 'a', email: 'a@a.example' }, by)
+  subscribers.push({
     beforeQuery: ({ query }) => {
       if (query.includes('AS same')) throw new Error('of the user')
     },
   })
-  const error = await rejection(findOrCreate(dataSource.manager, Account, { handle: 'b', email: 'a@a.example' }, by))
+  const error = await rejection(findOrCreate(manager, Account, { handle: 'b', email: 'a@a.example' }, by))
   expect(error).toBeInstanceOf(TextTakenError)
   expect(error).toMatchObject({ taken: [{ property: 'email', id: undefined }] })
 })
