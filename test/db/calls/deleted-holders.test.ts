@@ -78,12 +78,11 @@ describe('a refusal for the text of a softly deleted row says so, and what to do
   })
 
   test('an ordinary unique column, and a primary key', async () => {
-    const { taken } = await takenBy(
-      insertOrFail(manager, Page, [
-        { url: 'x', code: 'deleted' },
-        { url: 'y', id: 2 },
-      ]),
-    )
+    const call = insertOrFail(manager, Page, [
+      { url: 'x', code: 'deleted' },
+      { url: 'y', id: 2 },
+    ])
+    const { taken } = await takenBy(call)
     expect(taken).toEqual([
       { entity: 'Page', property: 'code', id: { id: 1 }, row: 0, deleted: true },
       { entity: 'Page', property: 'id', id: { id: 2 }, row: 1 },

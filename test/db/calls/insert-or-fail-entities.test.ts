@@ -138,12 +138,11 @@ test('single-table inheritance: a text is taken by a row of any class, and every
   const { manager } = await db.dataSource([Media, Film, Song])
   const film = await insertOrFail(manager, Film, { title: 'a', imdb: 'tt1' })
   expect(film).toBeInstanceOf(Film)
-  const refused = await taken(
-    insertOrFail(manager, [
-      [Song, { title: 'a', bars: 1 }],
-      [Film, { title: 'b', imdb: 'tt1' }],
-    ]),
-  )
+  const call = insertOrFail(manager, [
+    [Song, { title: 'a', bars: 1 }],
+    [Film, { title: 'b', imdb: 'tt1' }],
+  ])
+  const refused = await taken(call)
   expect(refused).toEqual([
     { entity: 'Media', property: 'title', id: { id: film.id }, row: 0 },
     { entity: 'Film', property: 'imdb', id: { id: film.id }, row: 1 },

@@ -423,15 +423,12 @@ test.each(['typeorm_unique_text', 'typeorm_unique_text_whole'])('a call that is 
   await dataSource.transaction(async (manager) => {
     expect(await rejection(once(manager, 'token', fail))).toBe(no)
     const rows = [{ url: 'a' }, { url: 'a' }] as const
-    expect(
-      await rejection(
-        insertOrFail(manager, [
-          [Page, rows[0]],
-          [Author, { name: 'a' }],
-          [Page, rows[1]],
-        ]),
-      ),
-    ).toMatchObject({ code: 'TEXT_TAKEN' })
+    const call = insertOrFail(manager, [
+      [Page, rows[0]],
+      [Author, { name: 'a' }],
+      [Page, rows[1]],
+    ])
+    expect(await rejection(call)).toMatchObject({ code: 'TEXT_TAKEN' })
     await manager.query('SAVEPOINT mine')
     expect(await rejection(manager.query(`RELEASE SAVEPOINT ${name}`))).toMatchObject({ code: '3B001' })
     await manager.query('ROLLBACK TO mine')

@@ -45,11 +45,14 @@ class Day {
 const Named = entity('Named', { site: column('varchar', { length: 3 }), text: text({ scope: ['site'] }) })
 const Folded = entity('Folded', { site: column('text', { collation: 'no case' }), text: text({ scope: ['site'] }) })
 
+const entities = [...scopes.map(({ Scoped }) => Scoped), Port, Day, Named]
+const { manager } = db.useDataSource(entities)
+
 describe('a scope is compared as it is stored', () => {
   test('by the collation of its column: one row of a batch is created once', async () => {
     const client = await db.client()
     await client.query(`CREATE COLLATION "no case" (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
-    const { manager } = await db.dataSource([Folded], { dropSchema: true })
+    const { manager } = await db.dataSource([Folded])
     const results = await findOrCreateMany(manager, Folded, [
       { site: 'A', text: 'x' },
       { site: 'a', text: 'x' },
@@ -63,7 +66,6 @@ describe('a scope is compared as it is stored', () => {
   })
 
   test.each(scopes)('$type: values that are stored alike are one scope, in a call and in a batch', async (one) => {
-    const { manager } = await db.dataSource([one.Scoped], { dropSchema: true })
     const [first] = one.values
     expect(await findOrCreate(manager, one.Scoped, { site: first, text: 'alone' })).toMatchObject({ created: true })
     for (const site of one.values) {
@@ -80,7 +82,6 @@ describe('a scope is compared as it is stored', () => {
   })
 
   test('one that is too long for its column is found by nothing, and refused by an insert', async () => {
-    const { manager } = await db.dataSource([Named], { dropSchema: true })
     await findOrCreate(manager, Named, { site: 'abc', text: 'x' })
     expect(await findOneByText(manager, Named, { site: 'abcd', text: 'x' })).toBeNull()
     await expect(findOrCreate(manager, Named, { site: 'abcd', text: 'x' })).rejects.toMatchObject({ code: '22001' })
@@ -91,7 +92,6 @@ describe('a scope is compared as it is stored', () => {
 
 describe('a scope', () => {
   test.each(['a\0', '\uD800'])('that cannot be stored exactly is refused, with its property', async (site) => {
-    const { manager } = await db.dataSource([Named], { dropSchema: true })
     const refused = expect.objectContaining({ code: 'TEXT_REJECTED', property: 'site' })
     await expect(findOrCreate(manager, Named, { site, text: 'x' })).rejects.toEqual(refused)
     expect(await findOneByText(manager, Named, { site, text: 'x' })).toBeNull()
@@ -99,7 +99,6 @@ describe('a scope', () => {
   })
 
   test('with a constant default may be left out; one that SQL computes must be given', async () => {
-    const { manager } = await db.dataSource([Port, Day], { dropSchema: true })
     const { entity } = await findOrCreate(manager, Port, { text: 'x' })
     expect(entity).toMatchObject({ port: 80 })
     expect(await findOrCreate(manager, Port, { text: 'x', port: 80 })).toMatchObject({ created: false })

@@ -92,12 +92,11 @@ test('updateOrFail reads what a change leaves out, and frees what an earlier cha
       ['team, seat', '1', 0],
     ].map((one) => expect.arrayContaining(one) as unknown[]),
   ])
-  const taken = found(
-    updateOrFail(manager, [
-      [Account, '1', { rank: 7 }],
-      [Account, '2', { rank: 1, email: '1@x.example' }],
-    ]),
-  )
+  const call = updateOrFail(manager, [
+    [Account, '1', { rank: 7 }],
+    [Account, '2', { rank: 1, email: '1@x.example' }],
+  ])
+  const taken = found(call)
   expect(await taken).toEqual([['email', '1', 1]])
 })
 test('updateOrFail keeps a value to its own row, and to a row until the change that gives it up', async () => {
@@ -113,14 +112,11 @@ test('updateOrFail keeps a value to its own row, and to a row until the change t
 })
 test('an index with a condition is named where the row meets it, by a default of the column too', async () => {
   expect(await found(insertOrFail(manager, Account, { ...row('6'), code: 'c' }))).toEqual([['code', '1', 0]])
-  expect(
-    await found(
-      insertOrFail(manager, Account, [
-        { ...row('6'), code: 'd' },
-        { ...row('7'), code: 'd', rank: 2 },
-      ]),
-    ),
-  ).toEqual([
+  const call = insertOrFail(manager, Account, [
+    { ...row('6'), code: 'd' },
+    { ...row('7'), code: 'd', rank: 2 },
+  ])
+  expect(await found(call)).toEqual([
     ['rank', '2', 1],
     ['code', undefined, 1],
   ])

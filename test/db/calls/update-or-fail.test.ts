@@ -170,14 +170,13 @@ describe('a text that is taken', () => {
   test('every one of them is named, in one more round trip, and nothing is changed', async () => {
     await updateOrFail(manager, Account, { tenant: 't', number: 1 }, { handle: 'a' })
     statements.length = 0
-    const error = await takenBy(
-      updateOrFail(manager, [
-        [Page, 1, { title: 'undone' }],
-        [Page, 1, { url: 'http://2.example' }],
-        [Account, { tenant: 't', number: 2 }, { handle: 'a', email: 'b@y' }],
-        [Page, 3, { url: 'http://free.example' }],
-      ]),
-    )
+    const call = updateOrFail(manager, [
+      [Page, 1, { title: 'undone' }],
+      [Page, 1, { url: 'http://2.example' }],
+      [Account, { tenant: 't', number: 2 }, { handle: 'a', email: 'b@y' }],
+      [Page, 3, { url: 'http://free.example' }],
+    ])
+    const error = await takenBy(call)
     expect(error.taken).toEqual([
       { entity: 'Page', property: 'url', id: { id: 2 }, row: 1 },
       { entity: 'Account', property: 'handle', id: { tenant: 't', number: 1 }, row: 2 },
@@ -194,23 +193,21 @@ describe('a text that is taken', () => {
   })
 
   test('by an earlier change of the call: then nobody holds it', async () => {
-    const error = await takenBy(
-      updateOrFail(manager, [
-        [Account, { tenant: 't', number: 1 }, { handle: 'new' }],
-        [Account, { tenant: 'u', number: 1 }, { owner: { name: 'x' }, handle: 'new' }],
-      ]),
-    )
-    expect(error.taken).toEqual([{ entity: 'Account', property: 'handle', id: undefined, row: 1, repeated: true }])
+    const call = updateOrFail(manager, [
+      [Account, { tenant: 't', number: 1 }, { handle: 'new' }],
+      [Account, { tenant: 'u', number: 1 }, { owner: { name: 'x' }, handle: 'new' }],
+    ])
+    expect((await takenBy(call)).taken).toEqual([
+      { entity: 'Account', property: 'handle', id: undefined, row: 1, repeated: true },
+    ])
   })
 
   test('two rows cannot swap their texts', async () => {
-    const error = await takenBy(
-      updateOrFail(manager, [
-        [Page, 1, { url: 'http://2.example' }],
-        [Page, 2, { url: 'http://1.example' }],
-      ]),
-    )
-    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 0 }])
+    const call = updateOrFail(manager, [
+      [Page, 1, { url: 'http://2.example' }],
+      [Page, 2, { url: 'http://1.example' }],
+    ])
+    expect((await takenBy(call)).taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 0 }])
   })
 
   test('of a row that is restored', async () => {
@@ -223,27 +220,23 @@ describe('a text that is taken', () => {
   })
 
   test('not by the row itself, and no text is none that others have', async () => {
-    const error = await takenBy(
-      updateOrFail(manager, [
-        [Page, 1, { url: 'http://1.example' }],
-        [Account, { tenant: 't', number: 1 }, { email: null }],
-        [Account, { tenant: 't', number: 2 }, { email: null }],
-        [Page, 3, { url: 'http://2.example' }],
-      ]),
-    )
-    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 3 }])
+    const call = updateOrFail(manager, [
+      [Page, 1, { url: 'http://1.example' }],
+      [Account, { tenant: 't', number: 1 }, { email: null }],
+      [Account, { tenant: 't', number: 2 }, { email: null }],
+      [Page, 3, { url: 'http://2.example' }],
+    ])
+    expect((await takenBy(call)).taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 3 }])
   })
 
   test('not for a row that the change deletes, which frees its text', async () => {
     await client.query(`insert into draft (text) values ('a'), ('b'), ('c')`)
-    const error = await takenBy(
-      updateOrFail(manager, [
-        [Draft, 2, { text: 'a', deleted: new Date() }],
-        [Draft, 3, { text: 'a' }],
-        [Page, 1, { url: 'http://2.example' }],
-      ]),
-    )
-    expect(error.taken).toEqual([
+    const call = updateOrFail(manager, [
+      [Draft, 2, { text: 'a', deleted: new Date() }],
+      [Draft, 3, { text: 'a' }],
+      [Page, 1, { url: 'http://2.example' }],
+    ])
+    expect((await takenBy(call)).taken).toEqual([
       { entity: 'Draft', property: 'text', id: { id: 1 }, row: 1 },
       { entity: 'Page', property: 'url', id: { id: 2 }, row: 2 },
     ])
@@ -292,13 +285,11 @@ describe('what cannot be changed', () => {
   })
 
   test('a row that is gone: EntityNotFoundError, and nothing else is changed', async () => {
-    const error = await rejection(
-      updateOrFail(manager, [
-        [Page, 1, { title: 'undone' }],
-        [Page, 99, { title: 'gone' }],
-      ]),
-    )
-    expect(error).toBeInstanceOf(EntityNotFoundError)
+    const call = updateOrFail(manager, [
+      [Page, 1, { title: 'undone' }],
+      [Page, 99, { title: 'gone' }],
+    ])
+    expect(await rejection(call)).toBeInstanceOf(EntityNotFoundError)
     expect(await manager.findOneBy(Page, { id: 1 })).toMatchObject({ title: 'one' })
     expect(await rejection(updateOrFail(manager, Page, 99, { title: 'gone' }))).toBeInstanceOf(EntityNotFoundError)
   })
@@ -365,12 +356,11 @@ describe("in the caller's transaction", () => {
 
   test('a refusal undoes the call alone, and the transaction goes on', async () => {
     await dataSource.transaction(async (inside) => {
-      await takenBy(
-        updateOrFail(inside, [
-          [Page, 1, { title: 'undone' }],
-          [Page, 1, { url: 'http://2.example' }],
-        ]),
-      )
+      const call = updateOrFail(inside, [
+        [Page, 1, { title: 'undone' }],
+        [Page, 1, { url: 'http://2.example' }],
+      ])
+      await takenBy(call)
       expect(await rejection(updateOrFail(inside, Page, 99, { title: 'T' }))).toBeInstanceOf(EntityNotFoundError)
       await updateOrFail(inside, Page, 2, { url: 'http://free.example' })
       await updateOrFail(inside, Page, 1, { url: 'http://2.example' })

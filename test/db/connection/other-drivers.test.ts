@@ -133,13 +133,11 @@ describe('a driver that is no pg client', () => {
     const [{ id }] = await insertOrFail(dataSource.manager, insertions)
     expect(await updateOrFail(dataSource.manager, Page, id, { title: 'T' })).toEqual({ id, url: 'all 1', title: 'T' })
     const refused = async (manager: EntityManager): Promise<void> => {
-      const error = await rejection(
-        insertOrFail(manager, [
-          [Page, { url: 'all 4' }],
-          [Page, { url: 'all 1' }],
-        ]),
-      )
-      expect(error).toMatchObject({ taken: [{ property: 'url', id: { id }, row: 1 }] })
+      const call = insertOrFail(manager, [
+        [Page, { url: 'all 4' }],
+        [Page, { url: 'all 1' }],
+      ])
+      expect(await rejection(call)).toMatchObject({ taken: [{ property: 'url', id: { id }, row: 1 }] })
       const changes = [
         [Page, id, { title: 'U' }],
         [Page, id, { url: 'all 3' }],
