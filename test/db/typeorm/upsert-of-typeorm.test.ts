@@ -50,21 +50,6 @@ const Word = entity('Word', { text: text({ digest: oneHash }), note: plain() })
 
 const db = useDatabase()
 
-test('upsert() with uniqueTextPaths() updates the row that holds the text, and inserts where there is none', async () => {
-  const dataSource = await db.dataSource([Page])
-  const pages = dataSource.getRepository(Page)
-  await pages.insert({ url: 'http://a/', title: 'old' })
-  const rows = [
-    { url: 'HTTP://A', title: 'new' },
-    { url: 'http://b/', title: 'b' },
-  ]
-  await pages.upsert(rows, uniqueTextPaths(Page, 'url'))
-  expect(await pages.find({ order: { url: 'asc' } })).toMatchObject([
-    { id: 1, url: 'http://a/', title: 'new' },
-    { url: 'http://b/', title: 'b' },
-  ])
-})
-
 test('uniqueTextPaths() takes a scope that is a relation, one of several texts, and an EntitySchema', async () => {
   const dataSource = await db.dataSource([Post, Site, PlainSchema])
   const site = await dataSource.getRepository(Site).save({})
