@@ -7,7 +7,6 @@ import {
   findOrCreateMany,
   TextRejectedError,
   UniqueText,
-  uniqueTextMethods,
 } from '../../../src'
 import { fewHashes, oneHash } from '../../support/digests'
 import { useDatabase } from '../../support/database'
@@ -110,15 +109,6 @@ describe('findOrCreateMany', () => {
     expect(results.map((result) => 'created' in result && result.created)).toEqual(inputs.map((_, i) => i !== 33))
     expect(results[33]).toMatchObject({ error: { code: '22001' } })
   })
-})
-
-test('the operations are methods of a repository and of an active record', async () => {
-  const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
-  const { entity } = await pages.findOrCreate({ url: 'x' })
-  expect(await Page.findOrCreate({ url: 'x' })).toMatchObject({ created: false, entity })
-  expect(await pages.findOneByText({ url: 'x' })).toEqual(entity)
-  expect(await Page.findOneByText({ url: 'x' })).toEqual(entity)
-  expect(await Page.findOrCreateMany([{ url: 'x' }])).toMatchObject([{ created: false, entity }])
 })
 
 test('a full chain is refused with a clear error, and the transaction stays usable', async () => {

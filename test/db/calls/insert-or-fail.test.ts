@@ -17,8 +17,6 @@ import {
   TextRejectedError,
   TransactionAbortedError,
   UniqueText,
-  UniqueTextEntity,
-  uniqueTextMethods,
 } from '../../../src'
 import { lowerCase, url } from '../../../src/text'
 import { meet, untilBlocked } from '../../support/blocked'
@@ -53,7 +51,7 @@ const Crowded = entity('Crowded', { text: text({ digest: oneHash, maxChainLength
 const Note = entity('Note', { body: column('text') })
 
 @Entity()
-class Heard extends UniqueTextEntity {
+class Heard {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText() text!: string
   @Column({ type: 'text' }) filled!: string
@@ -262,26 +260,6 @@ describe('logger and subscribers', () => {
     await client.query('select pg_sleep(0.005); commit')
     await call
     expect(slow).toContainEqual(expect.stringContaining('INTO "note"'))
-  })
-})
-
-describe('the other ways to call it', () => {
-  test('on a repository', async () => {
-    const sites = dataSource.getRepository(Site).extend(uniqueTextMethods)
-    const site: Site = await sites.insertOrFail({ host: 'a' })
-    const [other]: Site[] = await sites.insertOrFail([{ host: 'b' }])
-    expect((await takenBy(sites.updateOrFail(site.id, { host: 'b' }))).taken).toMatchObject([{ id: { id: other?.id } }])
-    expect(await sites.updateOrFail({ id: site.id }, { host: 'c' })).toEqual({ id: site.id, host: 'c' })
-    await takenBy(sites.insertOrFail({ host: 'b' }))
-  })
-
-  test('in active-record style', async () => {
-    const heardOf: Heard = await Heard.insertOrFail({ text: 'a' })
-    const [other]: Heard[] = await Heard.insertOrFail([{ text: 'b' }])
-    expect((await takenBy(Heard.updateOrFail(heardOf.id, { text: 'b' }))).taken).toMatchObject([
-      { id: { id: other?.id } },
-    ])
-    expect(await Heard.updateOrFail(heardOf.id, { text: 'c' })).toMatchObject({ id: heardOf.id, text: 'c' })
   })
 })
 

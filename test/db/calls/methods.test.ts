@@ -85,9 +85,14 @@ describe.each(Object.entries(ways))('by %s, with the same options', (_, pages) =
       { by: 'url', relations: ['author'] },
     )
     expect(upserted).toMatchObject({ created: false, entity: { title: 'y', author: { name: 'Ann' } } })
+    const [many] = await pages().upsertByText([{ url: 'a', title: 'z' }], { by: 'url', update: ['title'] })
+    expect(many).toMatchObject({ created: false, entity: { title: 'z' } })
     expect(await rejection(pages().insertOrFail({ url: 'a' }))).toMatchObject({ code: 'TEXT_TAKEN' })
     const { id } = await pages().insertOrFail({ url: 'b' })
-    expect(await rejection(pages().updateOrFail(id, { url: 'a' }))).toMatchObject({ code: 'TEXT_TAKEN' })
+    expect(await pages().insertOrFail([{ url: 'c' }])).toMatchObject([{ url: 'c' }])
+    const taken = [{ id: { id: upserted.entity.id } }]
+    expect(await rejection(pages().updateOrFail(id, { url: 'a' }))).toMatchObject({ code: 'TEXT_TAKEN', taken })
+    expect(await pages().updateOrFail({ id }, { url: 'd' })).toMatchObject({ id, url: 'd' })
   })
 })
 

@@ -18,8 +18,6 @@ import {
   TextTakenError,
   findOrCreate,
   UniqueText,
-  UniqueTextEntity,
-  uniqueTextMethods,
   upsertByText,
 } from '../../../src'
 import { url } from '../../../src/text'
@@ -37,7 +35,7 @@ class Meta {
 }
 
 @Entity({ name: 'page' })
-class Page extends UniqueTextEntity {
+class Page {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText({ normalize: url() }) url!: string
   @Column({ type: 'varchar', length: 20, default: 'untitled' }) title!: string
@@ -142,16 +140,6 @@ describe('upsertByText()', () => {
     await upsertByText(manager, Page, { url: 'http://a', title: 'once more' })
     const created = await upsertByText(manager, Page, { url: 'http://d', title: 'd' })
     expect(created).toMatchObject({ created: true, entity: { id: 4 } })
-  })
-
-  test('is a method of a repository and of UniqueTextEntity', async () => {
-    const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
-    expect(await pages.upsertByText({ url: 'http://a', title: 'A' })).toMatchObject({ created: true })
-    const [first] = await pages.upsertByText([{ url: 'http://a', title: 'B' }], { update: ['title'] })
-    expect(first).toMatchObject({ created: false, entity: { title: 'B' } })
-    const other = await Page.upsertByText({ url: 'http://a', title: 'C' })
-    expect(other).toMatchObject({ created: false, entity: { title: 'C' } })
-    expect(await Page.upsertByText([{ url: 'http://a' }])).toMatchObject([{ created: false }])
   })
 })
 
