@@ -451,6 +451,7 @@ test('AfterInsert hears of the entity that BeforeInsert has seen, which is the r
   const { entity } = await findOrCreate(manager, Twice, { text: 'a' })
   const [many] = await findOrCreateMany(manager, Twice, [{ text: 'b' }])
   const results = [entity, entity, many && 'entity' in many && many.entity, many && 'entity' in many && many.entity]
+  expect(entity.id).toBeGreaterThan(0)
   expect(seen).toHaveLength(4)
   for (const [index, one] of seen.entries()) expect(one).toBe(results[index])
 })
