@@ -15,12 +15,10 @@ import {
   insertOrFail,
   insertOrNull,
   TextRejectedError,
-  TransactionAbortedError,
   UniqueText,
 } from '../../../src'
 import { lowerCase, url } from '../../../src/text'
 import { meet, untilBlocked } from '../../support/blocked'
-import { SNAPSHOT_LEVELS } from '../../support/sessions'
 import { takenBy } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { bigintKey, column, entity, key, plain, text, toOne } from '../../support/entity'
@@ -469,15 +467,6 @@ describe("in the caller's transaction", () => {
     await runner.query('rollback')
     await runner.release()
     expect(await manager.count(Site)).toBe(0)
-  })
-
-  test.each(SNAPSHOT_LEVELS)('%s: a holder that the snapshot does not show aborts the transaction', async (level) => {
-    const call = dataSource.transaction(level, async (inside) => {
-      await inside.count(Site)
-      await client.query(`insert into site (host) values ('unseen')`)
-      await insertOrFail(inside, Site, { host: 'unseen' })
-    })
-    expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
   })
 })
 

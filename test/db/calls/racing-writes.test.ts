@@ -16,6 +16,7 @@ import { oneHash } from '../../support/digests'
 import { entity, text } from '../../support/entity'
 import { poolOf, rejection } from '../../support/ledger'
 import { Author, Book, Tag } from '../../support/entities'
+import { SNAPSHOT_LEVELS } from '../../support/sessions'
 
 /** All texts share one hash. */
 const Word = entity('Word', { text: text({ digest: oneHash }) })
@@ -120,7 +121,7 @@ test('a change to another text of equal hash is refused as such, at once, and th
   expect(await manager.find(Word)).toMatchObject([{ text: 'a' }])
 })
 
-describe("a snapshot of the caller's that does not show the row that holds the text", () => {
+describe.each(SNAPSHOT_LEVELS)('at %s, a snapshot that does not show the row that holds the text', (level) => {
   const CALLS: Readonly<Record<string, (own: EntityManager) => Promise<unknown>>> = {
     insertOrFail: (own) => insertOrFail(own, Author, { name: 'b' }),
     'insertOrFail into two tables': (own) =>
@@ -136,7 +137,7 @@ describe("a snapshot of the caller's that does not show the row that holds the t
   test.each(Object.entries(CALLS))('is to be given up: %s', async (_, call) => {
     await manager.query(`INSERT INTO author (name) VALUES ('first')`)
     const error = await rejection(
-      dataSource.transaction('REPEATABLE READ', async (own) => {
+      dataSource.transaction(level, async (own) => {
         await own.count(Author)
         await other.query(`INSERT INTO author (name) VALUES ('b')`)
         await call(own)

@@ -1,17 +1,9 @@
 import type { EntitySubscriberInterface, ObjectLiteral, UpdateEvent } from 'typeorm'
 import { Entity, EntityNotFoundError, EventSubscriber, In, Not, PrimaryColumn, QueryFailedError } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
-import {
-  DeclarationError,
-  ImmutableTextError,
-  TextRejectedError,
-  TransactionAbortedError,
-  UniqueText,
-  updateOrFail,
-} from '../../../src'
+import { DeclarationError, ImmutableTextError, TextRejectedError, UniqueText, updateOrFail } from '../../../src'
 import { url } from '../../../src/text'
 import { meet } from '../../support/blocked'
-import { SNAPSHOT_LEVELS } from '../../support/sessions'
 import { takenBy } from '../../support/results'
 import { useDatabase } from '../../support/database'
 import { column, deleteDate, entity, key, plain, text, toOne, updateDate, uuidKey, version } from '../../support/entity'
@@ -366,15 +358,6 @@ describe("in the caller's transaction", () => {
       await updateOrFail(inside, Page, 1, { url: 'http://2.example' })
     })
     expect(await manager.findOneBy(Page, { id: 1 })).toMatchObject({ url: 'http://2.example/', title: 'one' })
-  })
-
-  test.each(SNAPSHOT_LEVELS)('%s: a holder that the snapshot does not show aborts the transaction', async (level) => {
-    const call = dataSource.transaction(level, async (inside) => {
-      await inside.count(Page)
-      await client.query(`insert into page (url, version) values ('http://unseen.example/', 1)`)
-      await updateOrFail(inside, Page, 1, { url: 'http://unseen.example/' })
-    })
-    expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
   })
 })
 
