@@ -306,7 +306,7 @@ export function hiddenColumns({
     ...(given === undefined ? {} : { name: given }),
     comment: `typeorm-unique-text: ${what}`,
   })
-  const guarded = '; maintained by the guard, do not write it.'
+  const guarded = '; do not write it.'
   const hash = column(
     hidden.hash,
     `hash of "${name}"${guard ? guarded : ', to be written with it: no guard makes it.'}`,

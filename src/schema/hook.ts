@@ -112,7 +112,7 @@ async function synchronizeWithTriggers(
   }
   const planned = await dryRun(builder, synchronize)
   const fresh = entities.filter(({ metadata }) => !tableOf(builder, metadata))
-  const plans = entities.map((entity) => planTable(entity, { isNew: fresh.includes(entity), sql: planned.up }))
+  const plans = entities.map((entity) => planTable(entity, { fresh, sql: planned.up }))
   const sites = plans.map(({ site }) => site)
   const functions = planAllFunctions(sites, kernel, guardKernel)
   const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
@@ -156,7 +156,7 @@ async function synchronizeWithTriggers(
 /** @param sql what TypeORM and the changes of declarations will run */
 function planTable(
   entity: ExactTriggers,
-  { isNew, sql }: { readonly isNew: boolean; readonly sql: readonly string[] },
+  { fresh, sql }: { readonly fresh: readonly ExactTriggers[]; readonly sql: readonly string[] },
 ): TablePlan {
   const { table, installed, wanted } = entity
   const columns = new Set([
@@ -165,8 +165,9 @@ function planTable(
   ])
   // A statement may need the triggers dropped, or change what they depend on.
   const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
+  const isNew = fresh.includes(entity)
   const site = { ...entity, touched: sql.some(isInTheWay), isNew }
-  return { site, entity, ...planSets(site), ...(isNew ? planNewRows(entity) : planRows(entity)) }
+  return { site, entity, ...planSets(site), ...(isNew ? planNewRows(entity, fresh) : planRows(entity)) }
 }
 
 /**

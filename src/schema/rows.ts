@@ -84,9 +84,23 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   }
 }
 
-/** Plans the changes of the rows of a table that does not exist yet. */
-export const planNewRows = ({ metadata }: EntityTriggers): RowsPlan => ({
-  changes: triggerWorks(metadata).flatMap((work) => (work.rows?.created ? { install: work.rows.created, work } : [])),
+/**
+ * Plans the changes of the rows of a table that does not exist yet.
+ *
+ * @param fresh all tables that do not exist yet. A revert drops them, so what triggers wrote to them needs no revert
+ */
+export const planNewRows = (
+  { metadata, searchSchema }: EntityTriggers,
+  fresh: readonly EntityTriggers[],
+): RowsPlan => ({
+  changes: triggerWorks(metadata).flatMap((work) => {
+    const { rows, set } = work
+    const isDropped = fresh.some(
+      ({ schema = searchSchema, table }) =>
+        table === set.writes?.name && schema === (set.writes.schema ?? searchSchema),
+    )
+    return rows?.created ? { install: isDropped ? { ...rows.created, down: [] } : rows.created, work } : []
+  }),
   removed: [],
 })
 

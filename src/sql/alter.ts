@@ -249,15 +249,17 @@ function locksOf(statements: readonly string[], inverse: readonly string[]): Loc
 export function lockTables(statements: readonly string[], inverse: readonly string[]): string[] {
   const locks = [...locksOf(statements, inverse)].toSorted(([one], [other]) => (one < other ? -1 : 1))
   if (locks.length < 2) return []
-  const names = locks.map(([table]) => literal(`${table} IN SHARE ROW EXCLUSIVE`))
-  const alone = locks.flatMap(([table, isAlone]) => (isAlone ? literal(`${table} IN ACCESS EXCLUSIVE`) : []))
+  const wanted = locks.map(([table, isAlone]) => literal(`${table} IN ${isAlone ? 'ACCESS' : 'SHARE ROW'} EXCLUSIVE`))
   return [
     `DO ${dollarQuote(`
 DECLARE
-  -- First without writers, then without readers: until then, checks of foreign keys go on.
-  tables pg_catalog.text[] := ARRAY[
-    ${list([...names, ...alone], 4)}
+  wanted CONSTANT pg_catalog.text[] := ARRAY[
+    ${list(wanted, 4)}
   ];
+  -- First without writers, then without readers: until then, checks of foreign keys go on.
+  tables pg_catalog.text[] := pg_catalog.array_cat(
+    ARRAY(SELECT pg_catalog.regexp_replace(w, 'ACCESS EXCLUSIVE$', 'SHARE ROW EXCLUSIVE') FROM pg_catalog.unnest(wanted) AS w),
+    ARRAY(SELECT w FROM pg_catalog.unnest(wanted) AS w WHERE w ${op('~')} 'ACCESS EXCLUSIVE$'));
   missing pg_catalog.text;
   patience pg_catalog.text := pg_catalog.current_setting('lock_timeout');
 BEGIN

@@ -344,18 +344,6 @@ export interface OwnedFunction extends FunctionSource {
   readonly relation: string
 }
 
-/** The functions of one change. */
-interface MadeFunctions {
-  /** Functions that do not exist yet. */
-  readonly fresh?: readonly OwnedFunction[]
-  /** Functions that exist and belong to the table's owner. Their triggers stay. */
-  readonly replaced?: readonly OwnedFunction[]
-  /** Functions that all tables of an owner share, whether or not they exist. */
-  readonly kernel?: readonly OwnedFunction[]
-  /** Tables that are to get triggers of functions that all tables of an owner share. */
-  readonly shares?: readonly SharedFunction[]
-}
-
 /** A function that all tables of an owner share, and a table that is to run it, as SQL. */
 export interface SharedFunction {
   readonly relation: string
@@ -368,19 +356,37 @@ export interface SharedFunction {
  *
  * A fresh function is dropped first. CREATE OR REPLACE would keep its owner and what the owner granted, and that role
  * could replace the body.
+ *
+ * @param made.fresh functions that do not exist yet
+ * @param made.replaced functions that exist and belong to the table's owner. Their triggers stay
+ * @param made.kernel functions that all tables of an owner share, whether or not they exist
+ * @param made.shares tables that are to get triggers of such functions
  */
-export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares = [] }: MadeFunctions): string[] {
+export function makeFunctions({
+  fresh = [],
+  replaced = [],
+  kernel = [],
+  shares = [],
+}: {
+  readonly fresh?: readonly OwnedFunction[]
+  readonly replaced?: readonly OwnedFunction[]
+  readonly kernel?: readonly OwnedFunction[]
+  readonly shares?: readonly SharedFunction[]
+}): string[] {
   const made = [...kernel, ...fresh, ...replaced]
   const isShared = shares.length > 0
   if (made.length === 0 && !isShared) return []
   const models: OwnedFunction[] = []
-  const alike: string[] = []
+  // By a model and those of its words that differ.
+  const alike = new Map<string, string[]>()
   // A migration of many tables contains each body once.
   const make = (create: string) => (source: OwnedFunction) => {
     for (const model of models) {
       const words = otherWords(model.body, source.body)
       if (!words) continue
-      alike.push(`(${literal(called(source))}, ${literal(called(model))},\n        '${words}')`)
+      const key = `${literal(called(model))},\n        '${wordList(words.keys())}'`
+      const row = `${literal(called(source))},\n          '${wordList(words.values())}'`
+      alike.set(key, [...(alike.get(key) ?? []), row])
       return []
     }
     models.push(source)
@@ -390,7 +396,7 @@ export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares =
     ...dropFunctions(fresh),
     ...fresh.flatMap(make('CREATE FUNCTION')),
     ...[...replaced, ...kernel].flatMap(make('CREATE OR REPLACE FUNCTION')),
-    ...(alike.length === 0 ? [] : [createAlike(alike)]),
+    ...(alike.size === 0 ? [] : [createAlike(alike)]),
     `DO ${dollarQuote(`
 DECLARE
   command pg_catalog.text;${isShared ? `\n  other pg_catalog.regclass;\n  shared ${PROCEDURE};` : ''}
@@ -416,36 +422,40 @@ const ASCII = /^[\t\n -~]*$/
 /**
  * Finds the words that turn one body into another. The result is tested here, because some names prevent it.
  *
- * @returns pairs of a word of the model and its replacement; undefined if the body is to be written in full
+ * @returns the replacements by the words of the model; undefined if the body is to be written in full
  */
-function otherWords(model: string, body: string): string | undefined {
+function otherWords(model: string, body: string): ReadonlyMap<string, string> | undefined {
   if (body.length < LONG_BODY || !ASCII.test(model + body)) return undefined
   const to = body.match(/\w+/g)
   const others = model.match(/\w+/g)?.map((word, index): [string, string] => [word, to?.[index] ?? ''])
-  const words = [...new Map(others?.filter(([word, other]) => word !== other))]
-  const made = words.reduce((text, [word, other]) => text.replaceAll(new RegExp(`\\b${word}\\b`, 'g'), other), model)
+  const words = new Map(others?.filter(([word, other]) => word !== other))
+  const made = [...words].reduce(
+    (text, [word, other]) => text.replaceAll(new RegExp(`\\b${word}\\b`, 'g'), other),
+    model,
+  )
   const meaning = (text: string): string => withoutComments(text) + JSON.stringify(parseNote(text))
-  const pairs = words.flat()
-  return meaning(made) === meaning(body) && pairs.join(' ').length < body.length / 2
-    ? packed(pairs, ' ', 100).join('\n        ')
-    : undefined
+  return meaning(made) === meaning(body) && [...words].flat().join(' ').length < body.length / 2 ? words : undefined
 }
 
-/** @param rows a function, the model of its body, and the words that differ */
-const createAlike = (rows: readonly string[]): string =>
+const wordList = (words: Iterable<string>): string => packed([...words], ' ', 100).join('\n        ')
+
+/** @param rows functions with their words, by the model of their bodies and its words */
+const createAlike = (rows: ReadonlyMap<string, readonly string[]>): string =>
   `DO ${dollarQuote(`
 DECLARE
   one pg_catalog.record;
 BEGIN
-  -- f has the body of model in other words: pairs of a word and what it becomes.
+  -- Each function has the body of its model, with other words in the places of these.
   FOR one IN
-    SELECT v.f, p.prosrc AS body, pg_catalog.regexp_split_to_array(v.words, '[[:space:]]+') AS words FROM (VALUES
-      ${rows.join(',\n      ')}) AS v (f, model, words)
-    ${joinOf('pg_proc', 'p', `v.model::${PROCEDURE}`)}
+    SELECT m.alike[i][1] AS f, p.prosrc AS body, pg_catalog.regexp_split_to_array(m.words, '[[:space:]]+') AS words,
+      pg_catalog.regexp_split_to_array(m.alike[i][2], '[[:space:]]+') AS others FROM (VALUES
+      ${[...rows].map(([model, alike]) => `(${model}, ARRAY[\n        [${alike.join('],\n        [')}]])`).join(',\n      ')}) AS m (model, words, alike)
+    ${joinOf('pg_proc', 'p', `m.model::${PROCEDURE}`)}
+    CROSS JOIN LATERAL pg_catalog.generate_subscripts(m.alike, 1) AS i
   LOOP
-    FOR word IN 1 .. pg_catalog.cardinality(one.words) BY 2 LOOP
+    FOR word IN 1 .. pg_catalog.cardinality(one.words) LOOP
       one.body := pg_catalog.regexp_replace(one.body,
-        pg_catalog.concat('[[:<:]]', one.words[word], '[[:>:]]'), one.words[word ${op('+')} 1], 'g');
+        pg_catalog.concat('[[:<:]]', one.words[word], '[[:>:]]'), one.others[word], 'g');
     END LOOP;
     EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION %s ${IN_PLPGSQL} %L', one.f, one.body);
   END LOOP;
@@ -521,29 +531,21 @@ function refuseForeignTables(functions: readonly OwnedFunction[]): string {
  * table's owner would run in the UPDATEs of that function, as the function's owner.
  */
 function refuseOtherOwners(shares: readonly SharedFunction[]): string {
-  const functions = new Map<string, string[]>()
+  const functions = new Map<string, Set<string>>()
   for (const { source, relation } of shares) {
-    functions.set(called(source), [...(functions.get(called(source)) ?? []), literal(relation)])
+    functions.set(called(source), (functions.get(called(source)) ?? new Set()).add(literal(relation)))
   }
-  // One query covers functions that the same tables share.
-  const groups = new Map<string, string[]>()
-  for (const [name, tables] of functions) {
-    const all = list([...new Set(tables)], 10)
-    groups.set(all, [...(groups.get(all) ?? []), literal(name)])
-  }
-  const refusals = [...groups].map(
-    ([tables, names]) => `
+  const refusals = [...functions].map(
+    ([name, tables]) => `
   SELECT c.oid, f.oid INTO other, shared
     FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_class AS c ON c.relowner ${op('<>')} f.proowner
       AND (c.oid ${EQUALS} ANY (ARRAY[
-          ${tables}
+          ${list([...tables], 10)}
         ]::pg_catalog.regclass[])
         OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
           WHERE g.tgrelid ${EQUALS} c.oid AND g.tgfoid ${EQUALS} f.oid))
-    WHERE f.oid ${EQUALS} ANY (ARRAY[
-        ${list(names, 8)}
-      ]::${PROCEDURE}[])
-    ORDER BY f.oid, c.oid LIMIT 1;
+    WHERE f.oid ${EQUALS} ${literal(name)}::${PROCEDURE}
+    ORDER BY c.oid LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = pg_catalog.format(
         'table %s and function %s, which its triggers would run, have different owners', other, shared),

@@ -205,7 +205,7 @@ function guardTriggers(table: TextTable): Trigger[] {
   // AFTER, because with a BEFORE trigger an UPDATE of several rows of a chain would meet rows that its own trigger has
   // changed, and always fail with 27000.
   const settle = (event: 'insert' | 'update' | 'delete', when: readonly string[]): Trigger =>
-    trigger(table, `settle_${event}`, { ...inKernel(table, SETTLE_KERNEL), time: 'AFTER', events: [event], when })
+    trigger(table, `settle_${event}`, { ...inKernel(table), time: 'AFTER', events: [event], when })
   return [
     // If the client sends the hash and number 0, no function runs: check and index decide. A flagged anchor is a copy
     // (COPY, a move between partitions or nodes), and others of its chain may have been copied before it.
@@ -219,7 +219,7 @@ function guardTriggers(table: TextTable): Trigger[] {
     trigger(table, 'place_update', { ...named, events: ['update'], when: moved, runs: table.guard }),
     trigger(table, 'rest', {
       ...named,
-      ...inKernel(table, PLACE_KERNEL),
+      ...inKernel(table, table.maxChainLength),
       events: ['insert', 'update'],
       when: [`NEW.${number} ${op('<')} 0`],
     }),
@@ -237,38 +237,19 @@ const triggerName = (table: Pick<TextTable, 'guard'>, suffix: string): string =>
 const trigger = (table: TextTable, suffix: string, firing: Omit<Firing, 'name'>): Trigger =>
   triggerOn({ schema: table.schema, name: table.table }, { ...firing, name: triggerName(table, suffix) })
 
-/** Returns a function of the kernel, with the arguments that it needs. */
-function inKernel(table: TextTable, runs: string): Pick<Firing, 'runs' | 'args'> {
-  const { text, scope, index, maxChainLength } = table
-  return { runs, args: [triggerName(table, 'rest'), text.length, scope.length, index, maxChainLength].map(String) }
+/** Returns the function of the kernel, with the arguments that it needs. */
+function inKernel(table: TextTable, ...more: readonly number[]): Pick<Firing, 'runs' | 'args'> {
+  const { text, scope, index } = table
+  return { runs: KERNEL, args: [triggerName(table, 'rest'), text.length, scope.length, index, ...more].map(String) }
 }
 
-/** The kernel's BEFORE function. It finds the number in a chain that is not empty. */
-export const PLACE_KERNEL = 'unique_text_place_v1'
-
-/** The kernel's AFTER function. It touches the anchor of a chain, or promotes another row to anchor. */
-export const SETTLE_KERNEL = 'unique_text_settle_v1'
+/** The function that all texts of a schema share. It runs only for a collision, so a text needs no plans of its own. */
+export const KERNEL = 'unique_text_chain_v1'
 
 /** The number of times that a reader looks for the anchor. More are needed only if others keep removing it. */
 const PLACE_ROUNDS = 16
 
 const DOCS = 'maintainers/protocol.md'
-
-const HEAD = `
-#variable_conflict use_variable
-DECLARE
-  -- Arguments: a trigger on the columns of text, scope, hash, number, flag and delete date, whatever they are called;
-  -- how many are of the text, and of the scope; the index; the longest chain.
-  texts CONSTANT integer := TG_ARGV[1];
-  fixed CONSTANT integer := texts ${op('+')} TG_ARGV[2]::pg_catalog.int4;
-  -- Rows of children by INHERITS are no rows of the table.
-  own CONSTANT pg_catalog.text := pg_catalog.format('ONLY %s', TG_RELID::pg_catalog.regclass);
-  names pg_catalog.name[];
-  number pg_catalog.name;
-  chained pg_catalog.name;
-  chains pg_catalog.text[];
-  same pg_catalog.text[];
-  live pg_catalog.text[];`
 
 /**
  * Refuses a trigger on the table of another role, which may be a trap: casts of its types and triggers of that table
@@ -294,13 +275,11 @@ const STANDS = 'pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL'
 /**
  * Makes three conditions for each pair of rows: both are in one chain, both hold one text, and the left one is live.
  *
- * Both functions act on the table that the trigger is on, which may be renamed, or a partition, or a shard. They use
- * the current names of columns, because the queries are parsed with those: at REPEATABLE READ, pg_attribute has the
+ * The function acts on the table that the trigger is on, which may be renamed, or a partition, or a shard. It uses the
+ * current names of columns, because the queries are parsed with those: at REPEATABLE READ, pg_attribute has the
  * names of the snapshot. If the guard is newer than the snapshot, the snapshot may hide new numbers.
  */
-const columnsFor = (
-  ...pairs: readonly (readonly [left: string, right: string])[]
-): string => `${refuseOtherOwner('TG_ARGV[3]')}
+const CONDITIONS = `${refuseOtherOwner('TG_ARGV[3]')}
   SELECT pg_catalog.array_agg(a.object_names[3]::pg_catalog.name ORDER BY k.i) INTO names
     FROM pg_catalog.pg_trigger AS g
     ${joinOf('pg_proc', 'f', 'g.tgfoid')}
@@ -308,7 +287,7 @@ const columnsFor = (
     CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(
       'pg_catalog.pg_class'::pg_catalog.regclass, g.tgrelid, k.attnum) AS a
     -- By what it is given: on a shard, a trigger has another name. That of another role does not count.
-    WHERE g.tgrelid ${EQUALS} TG_RELID AND f.proname ${EQUALS} '${PLACE_KERNEL}'
+    WHERE g.tgrelid ${EQUALS} TG_RELID AND f.proname ${EQUALS} '${KERNEL}'
       AND pg_catalog.pg_get_userbyid(f.proowner) ${EQUALS} CURRENT_USER
       AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
         pg_catalog.convert_to(TG_ARGV[0], 'UTF8'), 'hex') ${op('||')} '00')
@@ -332,7 +311,7 @@ const columnsFor = (
         ELSE pg_catalog.format('%s.%I IS NULL', p.l, names[fixed ${op('+')} 4]) END ORDER BY p.i)
     INTO chains, same, live
     FROM (VALUES
-      ${pairs.map(([left, right], index) => `(${index}, '${left}', '${right}')`).join(', ')}) AS p (i, l, r)
+      (1, 't', '($1)'), (2, 's', '($1)'), (3, 't', 's'), (4, '($2)', '($1)'), (5, '($1)', '($2)')) AS p (i, l, r)
     CROSS JOIN LATERAL (
       SELECT pg_catalog.string_agg(
           pg_catalog.format('%1$s.%2$I ${EQUALS} %3$s.%2$I', p.l, n, p.r), ' AND ')
@@ -369,74 +348,58 @@ const raise = (indent: number, { sqlstate, message, hint }: Refusal): string =>
  * Every query takes a new snapshot at READ COMMITTED because the function is VOLATILE. The second read, after the lock,
  * depends on it. At REPEATABLE READ the lock raises 40001 if the anchor has changed since the snapshot.
  */
-const PLACE = `${HEAD}
-  locked boolean := false;
-  met boolean;
-  first integer;
-  last integer;
-  taken integer;
-  length bigint;
-BEGIN${columnsFor(['t', '($1)'], ['($2)', '($1)'])}
-  IF TG_OP ${EQUALS} 'UPDATE' THEN
-    -- An upsert that sets the text would do this to a row of another text that took its number meanwhile.
-    EXECUTE pg_catalog.format('SELECT %s AND %s', chains[2], live[2]) INTO met USING NEW, OLD;
-    IF met THEN${raise(6, {
+const PLACE = `
+    IF TG_OP ${EQUALS} 'UPDATE' THEN
+      -- An upsert that sets the text would do this to a row of another text that took its number meanwhile.
+      EXECUTE pg_catalog.format('SELECT %s AND %s', chains[4], live[4]) INTO met USING NEW, OLD;
+      IF met THEN${raise(8, {
+        sqlstate: SQLSTATE.serializationFailure,
+        message: `'a text cannot become another one of equal hash in place'`,
+        hint: 'An upsert met the row of another text: try again. An UPDATE: store the text as a new row.',
+      })}
+      END IF;
+      -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.
+      EXECUTE pg_catalog.format('SELECT NOT (%s) FROM (SELECT ($1).*) AS t',
+        coalesce(pg_catalog.pg_get_partition_constraintdef(TG_RELID), 'true')) INTO met USING NEW;
+      IF met THEN
+        RETURN NEW;
+      END IF;
+    END IF;
+    FOR round IN 1..${PLACE_ROUNDS} LOOP
+      -- Once without the lock and, unless that is enough, once more under it: a new query has a new snapshot, which
+      -- shows all that earlier holders of the lock have committed, and nobody can add more.
+      EXECUTE pg_catalog.format('SELECT pg_catalog.min(t.%1$I), pg_catalog.max(t.%1$I), pg_catalog.count(*),
+          pg_catalog.min(t.%1$I) FILTER (WHERE %2$s)
+        FROM %3$s AS t WHERE %4$s AND %5$s', number, same[1], own, chains[1], live[1])
+        INTO first, last, length, taken USING NEW;
+      IF locked AND taken IS NULL AND length ${op('>=')} TG_ARGV[4]::pg_catalog.int4 THEN${raise(8, {
+        sqlstate: SQLSTATE.chainLimit,
+        message: `pg_catalog.format('the chain is full: %s texts share one hash', TG_ARGV[4])`,
+      })}
+      ELSIF locked THEN
+        RETURN pg_catalog.jsonb_populate_record(NEW,
+          pg_catalog.jsonb_build_object(number, coalesce(taken, last ${op('+')} 1)));
+      ELSIF last IS NULL OR taken ${EQUALS} 0 OR first ${op('>')} 0 THEN
+        -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
+        -- took the anchor, and a lock would wait for ever. Settle compares what gets 0.
+        RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, 0),
+          chained, (first ${op('>')} 0) IS TRUE));
+      END IF;
+      -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
+      EXECUTE pg_catalog.format('SELECT FROM %s AS t WHERE %s AND %s AND t.%I ${EQUALS} 0
+        FOR NO KEY UPDATE', own, chains[1], live[1], number) USING NEW;
+      GET DIAGNOSTICS length = ROW_COUNT;
+      locked := length ${op('>')} 0;
+    END LOOP;${raise(4, {
       sqlstate: SQLSTATE.serializationFailure,
-      message: `'a text cannot become another one of equal hash in place'`,
-      hint: 'An upsert met the row of another text: try again. An UPDATE: store the text as a new row.',
-    })}
-    END IF;
-    -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.
-    EXECUTE pg_catalog.format('SELECT NOT (%s) FROM (SELECT ($1).*) AS t',
-      coalesce(pg_catalog.pg_get_partition_constraintdef(TG_RELID), 'true')) INTO met USING NEW;
-    IF met THEN
-      RETURN NEW;
-    END IF;
-  END IF;
-  FOR round IN 1..${PLACE_ROUNDS} LOOP
-    -- Once without the lock and, unless that is enough, once more under it: a new query has a new snapshot, which
-    -- shows all that earlier holders of the lock have committed, and nobody can add more.
-    EXECUTE pg_catalog.format('SELECT pg_catalog.min(t.%1$I), pg_catalog.max(t.%1$I), pg_catalog.count(*),
-        pg_catalog.min(t.%1$I) FILTER (WHERE %2$s)
-      FROM %3$s AS t WHERE %4$s AND %5$s', number, same[1], own, chains[1], live[1])
-      INTO first, last, length, taken USING NEW;
-    IF locked AND taken IS NULL AND length ${op('>=')} TG_ARGV[4]::pg_catalog.int4 THEN${raise(6, {
-      sqlstate: SQLSTATE.chainLimit,
-      message: `pg_catalog.format('the chain is full: %s texts share one hash', TG_ARGV[4])`,
-    })}
-    ELSIF locked THEN
-      RETURN pg_catalog.jsonb_populate_record(NEW,
-        pg_catalog.jsonb_build_object(number, coalesce(taken, last ${op('+')} 1)));
-    ELSIF last IS NULL OR taken ${EQUALS} 0 OR first ${op('>')} 0 THEN
-      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
-      -- took the anchor, and a lock would wait for ever. Settle compares what gets 0.
-      RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, 0),
-        chained, (first ${op('>')} 0) IS TRUE));
-    END IF;
-    -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
-    EXECUTE pg_catalog.format('SELECT FROM %s AS t WHERE %s AND %s AND t.%I ${EQUALS} 0
-      FOR NO KEY UPDATE', own, chains[1], live[1], number) USING NEW;
-    GET DIAGNOSTICS length = ROW_COUNT;
-    locked := length ${op('>')} 0;
-  END LOOP;${raise(2, {
-    sqlstate: SQLSTATE.serializationFailure,
-    message: `'could not lock the anchor of a chain due to concurrent deletes'`,
-  })}
-END
-`
+      message: `'could not lock the anchor of a chain due to concurrent deletes'`,
+    })}`
 
 /**
  * Runs AFTER INSERT, UPDATE or DELETE on a chain that has or had rows besides its anchor. It touches the anchor, or
  * promotes the lowest row if there is no anchor. Then it checks what the chain really holds.
  */
-const SETTLE = `${HEAD}
-  leaves boolean := false;
-  comes boolean := false;
-  stands boolean;
-  lowest integer;
-  done integer;
-  r pg_catalog.record;
-BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['($1)', '($2)'])}
+const SETTLE = `
   IF TG_OP ${EQUALS} 'INSERT' THEN
     EXECUTE pg_catalog.format('SELECT %s', live[5]) INTO comes USING NEW;
   ELSIF TG_OP ${EQUALS} 'DELETE' THEN
@@ -502,12 +465,40 @@ BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['
     })}
     END IF;
   END LOOP;
-  RETURN NULL;
+  RETURN NULL;`
+
+const CHAIN = `
+#variable_conflict use_variable
+DECLARE
+  -- Arguments: a trigger on the columns of text, scope, hash, number, flag and delete date, whatever they are called;
+  -- how many are of the text, and of the scope; the index; BEFORE: the longest chain.
+  texts CONSTANT integer := TG_ARGV[1];
+  fixed CONSTANT integer := texts ${op('+')} TG_ARGV[2]::pg_catalog.int4;
+  -- Rows of children by INHERITS are no rows of the table.
+  own CONSTANT pg_catalog.text := pg_catalog.format('ONLY %s', TG_RELID::pg_catalog.regclass);
+  names pg_catalog.name[];
+  number pg_catalog.name;
+  chained pg_catalog.name;
+  chains pg_catalog.text[];
+  same pg_catalog.text[];
+  live pg_catalog.text[];
+  locked boolean := false;
+  met boolean;
+  first integer;
+  last integer;
+  taken integer;
+  length bigint;
+  leaves boolean := false;
+  comes boolean := false;
+  stands boolean;
+  lowest integer;
+  done integer;
+  r pg_catalog.record;
+BEGIN${CONDITIONS}
+  IF TG_WHEN ${EQUALS} 'BEFORE' THEN${PLACE}
+  END IF;${SETTLE}
 END
 `
 
-/** The functions that each schema has once. They run only for a collision, so that a text needs no plans of its own. */
-export const guardKernel: readonly TriggerFunction[] = [
-  kernelFunction(PLACE_KERNEL, DOCS, PLACE),
-  kernelFunction(SETTLE_KERNEL, DOCS, SETTLE),
-]
+/** The functions that each schema has once. */
+export const guardKernel: readonly TriggerFunction[] = [kernelFunction(KERNEL, DOCS, CHAIN)]

@@ -75,10 +75,11 @@ export function releaseAllNames(holder: Pick<HolderTable, 'holder' | 'of'>): str
 DECLARE
   one pg_catalog.record;
 BEGIN
-  IF pg_catalog.to_regclass(${literal(qualified(of.schema, of.table))}) IS NOT NULL THEN${letDirect(holder, 'DISABLE')}
+  IF pg_catalog.to_regclass(${literal(namesOf(holder))}) IS NULL THEN
+    RETURN;
+  END IF;${letDirect(holder, 'DISABLE')}
   DELETE FROM ${namesOf(holder)} AS n
   WHERE ${equal(nameField(of, 'n', 'holder'), literal(holder.holder))};${letDirect(holder, 'ENABLE')}
-  END IF;
 END
 `)}`
 }

@@ -38,11 +38,10 @@ export function makeScopes(table: NumberTable, counted: boolean = table.count, h
   const group = by.length === 0 ? ` HAVING pg_catalog.count(*) ${op('>')} 0` : ` GROUP BY ${by.join(', ')}`
   const rows = `SELECT ${columns.join(', ')}
     FROM ${counted ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`}`
-  const grantee = `CASE WHEN a.grantee ${EQUALS} 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END`
   const is = (row: string, name: string): string => `${row}.oid ${EQUALS} ${literal(name)}::pg_catalog.regclass`
   return `DO ${dollarQuote(`
 DECLARE
-  privilege pg_catalog.text;
+  command pg_catalog.text;
 BEGIN
   LOCK TABLE ${of} IN SHARE ROW EXCLUSIVE MODE;${table.count ? refuseToCount(is('c', of)) : ''}${had?.save ?? ''}
   DROP TABLE IF EXISTS ${scopes};
@@ -50,22 +49,21 @@ BEGIN
     ${had?.join(rows) ?? rows};
   ALTER TABLE ${scopes} ADD PRIMARY KEY (${[...key, 'part'].join(', ')});${table.count ? refuseCopies(scopes) : ''}
   -- Whatever default privileges have granted.
-  FOR privilege IN
-    SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s', k.oid::pg_catalog.regclass,
-        ${grantee})
-      FROM pg_catalog.pg_class AS k, pg_catalog.aclexplode(k.relacl) AS a
-     WHERE ${is('k', scopes)} AND a.grantee ${op('<>')} k.relowner
-    UNION ALL
-    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %s', ${literal(scopes)}, c.relowner::pg_catalog.regrole)
-      FROM pg_catalog.pg_class AS c WHERE ${is('c', of)}
-    UNION ALL
-    SELECT pg_catalog.format('GRANT SELECT ON %s TO %s', ${literal(scopes)},
-        ${grantee})
-      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
-     WHERE ${is('c', of)} AND a.privilege_type ${EQUALS} 'SELECT'
-       AND a.grantee ${op('<>')} c.relowner
+  FOR command IN
+    SELECT pg_catalog.format(p.command, k.oid::pg_catalog.regclass,
+        CASE WHEN p.role ${EQUALS} 0 THEN 'PUBLIC' ELSE p.role::pg_catalog.regrole::pg_catalog.text END)
+      FROM pg_catalog.pg_class AS k, pg_catalog.pg_class AS c, LATERAL (
+        SELECT 'REVOKE ALL ON %s FROM %s', a.grantee FROM pg_catalog.aclexplode(k.relacl) AS a
+         WHERE a.grantee ${op('<>')} k.relowner
+        UNION ALL
+        SELECT 'ALTER TABLE %s OWNER TO %s', c.relowner
+        UNION ALL
+        SELECT 'GRANT SELECT ON %s TO %s', a.grantee FROM pg_catalog.aclexplode(c.relacl) AS a
+         WHERE a.privilege_type ${EQUALS} 'SELECT' AND a.grantee ${op('<>')} c.relowner
+      ) AS p (command, role)
+     WHERE ${is('k', scopes)} AND ${is('c', of)}
   LOOP
-    EXECUTE privilege;
+    EXECUTE command;
   END LOOP;
 END
 `)}`

@@ -127,7 +127,12 @@ export function planAllFunctions(
 ): FunctionsPlan {
   const homes = new Map<string, TriggerSite[]>()
   for (const site of sites) homes.set(homeOf(site), [...(homes.get(homeOf(site)) ?? []), site])
-  const made = [...homes.values()].map((some) => makeAll(some, installed))
+  const made = [...homes].map(([home, some]) =>
+    makeAll(
+      some,
+      installed.filter(({ schema }) => schema === home),
+    ),
+  )
   const left = installed.map((one): Change => {
     const site = sites.find((each) => homeOf(each) === one.schema)
     const body = known.find(({ name }) => name === one.name)?.body
@@ -146,7 +151,11 @@ export function planAllFunctions(
   return { before: joined(made), after: joined(left), last: made.flatMap(({ last }) => last) }
 }
 
-/** Plans all functions of the tables of one schema. */
+/**
+ * Plans all functions of the tables of one schema.
+ *
+ * @param installed the functions that the tables of this schema share
+ */
 function makeAll(
   sites: readonly TriggerSite[],
   installed: readonly InstalledKernel[],
@@ -160,9 +169,7 @@ function makeAll(
   const replaced = functions.flatMap((one) => one.replaced.map(({ wanted }) => sourceOf(one.site, wanted)))
   const before = functions.flatMap((one) => one.replaced.map(({ found }) => asSource(one.site, found)))
   const shared = planKernel(sites, installed)
-  const missing = shared.kernel.filter(
-    (one) => !installed.some(({ schema, name }) => schema === homeOf(one.site) && name === one.name),
-  )
+  const missing = shared.kernel.filter((one) => !installed.some(({ name }) => name === one.name))
   return {
     up: makeFunctions({ fresh, replaced, ...shared }),
     down: [...dropFunctions(temporary(false)), ...makeFunctions({ replaced: before })],
@@ -174,40 +181,28 @@ function makeAll(
 function planKernel(
   sites: readonly TriggerSite[],
   installed: readonly InstalledKernel[],
-): { readonly kernel: readonly (OwnedFunction & { readonly site: TriggerSite })[]; readonly shares: SharedFunction[] } {
-  const wanted = new Map<string, OwnedFunction & { readonly site: TriggerSite }>()
+): { readonly kernel: readonly OwnedFunction[]; readonly shares: SharedFunction[] } {
+  const wanted = new Map<string, OwnedFunction>()
   for (const site of sites) {
-    for (const one of kernelOf(site)) if (!wanted.has(one.name)) wanted.set(one.name, { ...sourceOf(site, one), site })
+    for (const one of kernelOf(site)) if (!wanted.has(one.name)) wanted.set(one.name, sourceOf(site, one))
   }
-  const kernel = [...wanted.values()].filter((source) => !isMade(source, sites, installed))
-  return {
-    kernel,
-    shares: [...wanted.values()].flatMap((source) =>
-      sites
-        .filter((site) => kernelOf(site).some(({ name }) => name === source.name))
-        .filter((site) => kernel.includes(source) || !installedFunction(site.installed, source))
-        .map((site) => ({ relation: relationOf(site), source })),
-    ),
-  }
+  const kernel = [...wanted.values()].filter((source) => {
+    const found = installed.find(({ name }) => name === source.name)
+    const isOwned = sites.every(({ installed: { functions, schema } }) =>
+      functions.every((one) => one.name !== source.name || one.schema !== schema || one.owned),
+    )
+    return !found || !isOwned || functionDifference(source, found, { schema: found.schema, homes: {} }) !== undefined
+  })
+  const shares = [...wanted.values()].flatMap((source) =>
+    sites
+      .filter((site) => kernelOf(site).some(({ name }) => name === source.name))
+      .filter((site) => kernel.includes(source) || !installedFunction(site.installed, source))
+      .map((site) => ({ relation: relationOf(site), source })),
+  )
+  return { kernel, shares }
 }
 
 const kernelOf = ({ wanted }: TriggerSite): TriggerFunction[] => wanted.flatMap(({ kernel }) => [...kernel])
-
-function isMade(
-  source: OwnedFunction & { readonly site: TriggerSite },
-  sites: readonly TriggerSite[],
-  installed: readonly InstalledKernel[],
-): boolean {
-  const found = installed.find(({ schema, name }) => schema === homeOf(source.site) && name === source.name)
-  const isOwned = sites.every(({ installed: { functions, schema } }) =>
-    functions.every((one) => one.name !== source.name || one.schema !== schema || one.owned),
-  )
-  return (
-    found !== undefined &&
-    isOwned &&
-    functionDifference(source, found, { schema: found.schema, homes: {} }) === undefined
-  )
-}
 
 const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
 
@@ -426,7 +421,9 @@ export function triggerDifference(
   found: InstalledTrigger,
   { schema, written }: InstalledTriggers,
 ): string | undefined {
-  const { columns, compares } = wanted
+  const { columns, compares, args, transitions } = wanted
+  const words = written?.get(`trigger ${wanted.name}`)
+  const given = args && Buffer.from(args.map((one) => `${one}\0`).join('')).toString('hex')
   return firstOf({
     'it runs another function': found.runs.name !== wanted.runs || found.runs.schema !== schema,
     'it fires at another moment': found.type !== wanted.type || found.conditional !== wanted.conditional,
@@ -434,7 +431,12 @@ export function triggerDifference(
     // The trigger follows a renamed column, and the function that it runs does not.
     [COMPARES_OTHERS]: compares !== undefined && sorted(compares) !== sorted(found.blocks),
     // Another release may have made the same in another way.
-    ...(written ? exactDifferences(wanted, found, written) : {}),
+    ...(written && {
+      'it has other arguments': given !== undefined && given !== found.args,
+      'it has other transition tables': transitions !== undefined && transitions !== found.transitions,
+      'it belongs to an extension': found.extension,
+      'its condition differs': words !== undefined && words !== wordsOf(found.definition),
+    }),
   })
 }
 
@@ -450,21 +452,6 @@ export const hasNamesakes = ({ triggers }: TriggerSet, note: TriggerNote, instal
     const difference = found && note.triggers.includes(wanted.digest) && triggerDifference(wanted, found, installed)
     return difference === NAMES_OTHERS || difference === COMPARES_OTHERS
   })
-
-function exactDifferences(
-  { name, args, transitions }: TriggerSet['triggers'][number],
-  found: InstalledTrigger,
-  written: ReadonlyMap<string, string>,
-): Readonly<Record<string, boolean>> {
-  const words = written.get(`trigger ${name}`)
-  const given = args && Buffer.from(args.map((one) => `${one}\0`).join('')).toString('hex')
-  return {
-    'it has other arguments': given !== undefined && given !== found.args,
-    'it has other transition tables': transitions !== undefined && transitions !== found.transitions,
-    'it belongs to an extension': found.extension,
-    'its condition differs': words !== undefined && words !== wordsOf(found.definition),
-  }
-}
 
 /** Returns how a table that a set keeps differs from the wanted one, as a clause. */
 export function tableDifference(wanted: KeptTable, { tables, columns = [] }: InstalledTriggers): string | undefined {

@@ -5,7 +5,7 @@
 -- "normalizers":["custom@1"], "scope":["tenant"], "deleted":"deletedAt", "nullable":true,
 -- "immutable":true, "maxChainLength":1000, "hash":"urlHash", "number":"urlHashNumber",
 -- "chained":"urlHashChained", "index":"page url", "check":"page url check",
--- "triggers":["510a1e33","35711c80","9b060b7b","0fa5c698","16c594d9","30ff3bf2"]}
+-- "triggers":["510a1e33","35711c80","41ca34d2","6d2d2b12","1a0c7f2e","92777b3e"]}
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
@@ -84,15 +84,15 @@ CREATE TRIGGER "unique_text_page__url_place_update" BEFORE UPDATE OF "url", "ten
 
 CREATE TRIGGER "unique_text_page__url_rest" BEFORE INSERT OR UPDATE OF "url", "tenant", "urlHash", "urlHashNumber",
   "urlHashChained", "deletedAt" ON "page" FOR EACH ROW WHEN (NEW."urlHashNumber" OPERATOR(pg_catalog.<) 0)
-  EXECUTE FUNCTION "unique_text_place_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
+  EXECUTE FUNCTION "unique_text_chain_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
 
 CREATE TRIGGER "unique_text_page__url_settle_insert" AFTER INSERT ON "page" FOR EACH ROW
   WHEN (NEW."urlHashNumber" OPERATOR(pg_catalog.>) 0)
-  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
+  EXECUTE FUNCTION "unique_text_chain_v1"('unique_text_page__url_rest', '1', '1', 'page url')
 
 CREATE TRIGGER "unique_text_page__url_settle_update" AFTER UPDATE ON "page" FOR EACH ROW WHEN (OLD."urlHashChained"
   OR NEW."urlHashChained" OR NEW."urlHashNumber" OPERATOR(pg_catalog.>) 0)
-  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
+  EXECUTE FUNCTION "unique_text_chain_v1"('unique_text_page__url_rest', '1', '1', 'page url')
 
 CREATE TRIGGER "unique_text_page__url_settle_delete" AFTER DELETE ON "page" FOR EACH ROW WHEN (OLD."urlHashChained")
-  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
+  EXECUTE FUNCTION "unique_text_chain_v1"('unique_text_page__url_rest', '1', '1', 'page url')

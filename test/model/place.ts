@@ -1,4 +1,4 @@
-/** The BEFORE trigger's function, query by query: the table's and `unique_text_place_v1`, in `src/triggers/guard.ts`. */
+/** The BEFORE trigger's function, query by query: the table's and the kernel's BEFORE part, in `src/triggers/guard.ts`. */
 import type { Fault } from './faults'
 import { again, inChain, numbered, seize } from './flow'
 import { lockRow, PROGRESS, select, type Waiting } from './mvcc'

@@ -1,4 +1,4 @@
-/** The AFTER trigger's function, query by query: `unique_text_settle_v1` in `src/triggers/guard.ts`. */
+/** The AFTER trigger's function, query by query: the kernel's AFTER part in `src/triggers/guard.ts`. */
 import { inChain, seizeLowest } from './flow'
 import { type FoundRow, lockRow, PROGRESS, select, updateRow, type Waiting } from './mvcc'
 import { go, isTouch, self, type Event, type Turn } from './process'

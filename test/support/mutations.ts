@@ -37,7 +37,7 @@ const firstLine = (name: string, ...changes: readonly Change[]): Mutation =>
   mutation(name, ...Object.values(SECOND_LINE), ...changes)
 
 const EQUALS = 'OPERATOR(pg_catalog.=)'
-const LOCK = `t.%I ${EQUALS} 0\n      FOR NO KEY UPDATE', own`
+const LOCK = `t.%I ${EQUALS} 0\n        FOR NO KEY UPDATE', own`
 const AGAIN = 'locked := length OPERATOR(pg_catalog.>) 0;'
 const LOCKED = 'IF length OPERATOR(pg_catalog.>) 0'
 const WITHOUT_READING =

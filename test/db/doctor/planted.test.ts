@@ -151,7 +151,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     [
       'a trigger for each statement',
       `drop trigger ${PLACE}_settle_delete on page; create trigger ${PLACE}_settle_delete after delete on page
-       for each statement execute function unique_text_settle_v1()`,
+       for each statement execute function unique_text_chain_v1()`,
       'Page.url guard.different',
     ],
     [
@@ -191,7 +191,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     ['a function that is parallel safe', `alter function ${PLACE}() parallel safe`, 'Page.url guard.different'],
     [
       'a shared function with another body',
-      BODY('unique_text_settle_v1', `replace(d, 'RETURN NULL', 'RETURN   NULL; RETURN NULL')`),
+      BODY('unique_text_chain_v1', `replace(d, 'RETURN NULL', 'RETURN   NULL; RETURN NULL')`),
       'Page.url guard.different',
       'Scoped.note guard.different',
       'Soft.text guard.different',
@@ -199,7 +199,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     ],
     [
       'a shared function that PUBLIC may execute',
-      `grant execute on function unique_text_place_v1() to public`,
+      `grant execute on function unique_text_chain_v1() to public`,
       'Page.url guard.different',
       'Scoped.note guard.different',
       'Soft.text guard.different',

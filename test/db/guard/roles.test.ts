@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { guardOf, PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
+import { guardOf, KERNEL } from '../../../src/triggers/guard'
 import { quote } from '../../../src/sql/identifier'
 import { namesGuard } from '../../../src/names/sql/triggers'
 import type { TextTable } from '../../../src/sql/text-table'
@@ -74,9 +74,9 @@ test('a trigger of another role with the arguments of ours names no columns of t
   )
   await as(writer)
   await client.query(
-    `create function lure.${PLACE_KERNEL}() returns trigger language plpgsql as 'begin return new; end';
+    `create function lure.${KERNEL}() returns trigger language plpgsql as 'begin return new; end';
      create trigger lure before update of title, id on page for each row when (false)
-       execute function lure.${PLACE_KERNEL}('${page.guard}_rest', '1', '0', '${page.index}', '1000')`,
+       execute function lure.${KERNEL}('${page.guard}_rest', '1', '0', '${page.index}', '1000')`,
   )
   await client.query('reset role')
   for (const text of ['a1', 'a2']) await client.query('insert into page (url) values ($1)', [text])
@@ -164,12 +164,9 @@ test('a function of the kernel that everybody may execute does nothing on the ta
     $$ begin insert into victims values (current_user); return new; end $$`)
   const columns = 'before update of url, hash, number, chained on bait for each row'
   await client.query(`create trigger rest ${columns} execute function spy()`)
-  for (const [name, moment] of [
-    [SETTLE_KERNEL, 'after'],
-    [PLACE_KERNEL, 'before'],
-  ]) {
-    await client.query(`create trigger lure_${name} ${moment} insert on bait for each row
-      execute function ${name}('rest', '1', '0', 'index', '100')`)
+  for (const moment of ['after', 'before']) {
+    await client.query(`create trigger lure_${moment} ${moment} insert on bait for each row
+      execute function ${KERNEL}('rest', '1', '0', 'index', '100')`)
     await expect(client.query(`insert into bait values ('a3', 1, 1, false)`)).rejects.toMatchObject({ code: '55000' })
   }
   const { rows: victims } = await client.query('select name from victims')
@@ -266,7 +263,7 @@ describe('a hostile role', () => {
     await client.query(`reset role; set search_path to pg_catalog, ${quote(schema)}`)
     expect(await rows()).toBe('a3@0!')
   })
-  test.each([guardOf(textTable()).functions[0]?.name ?? '', PLACE_KERNEL, SETTLE_KERNEL])(
+  test.each([guardOf(textTable()).functions[0]?.name ?? '', KERNEL])(
     'cannot put the function %s on a table of its own',
     async (name) => {
       await client.query(`grant create on schema ${quote(schema)} to ${quote(writer)}`)

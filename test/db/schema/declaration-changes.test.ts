@@ -400,7 +400,7 @@ describe('after a change', () => {
 
   test('rows that came while the guard was away get their numbers when it is made again', async () => {
     await create(page({}), insert(`(1, ${A})`))
-    await client.query('drop function unique_text_page__url, unique_text_place_v1, unique_text_settle_v1 cascade')
+    await client.query('drop function unique_text_page__url, unique_text_chain_v1 cascade')
     await client.query(`insert into page (url, "urlHash", "urlHashNumber") values (${B}, md5(${B})::uuid, 7)`)
     await run((await generate(page({}))).up)
     await expectSettled(page({}))

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/errors'
 import { tableState } from '../../../src/sql/catalog'
-import { guardOf, PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
+import { guardOf, KERNEL } from '../../../src/triggers/guard'
 import { md5 } from '../../../src/text/digest'
 import { findDrift, OTHER_ORDER, OTHER_ROWS } from '../../../src/schema/readiness'
 import { useDatabase } from '../../support/database'
@@ -33,7 +33,7 @@ const PLACE = guard.functions[0]?.name ?? ''
 const [INSERT, UPDATE, REST] = ['place_insert', 'place_update', 'rest'].map((suffix) => `${PLACE}_${suffix}`)
 const createOf = (trigger: string | undefined): string =>
   guard.triggers.find(({ name }) => name === trigger)?.create ?? ''
-const WITHOUT_GUARD = `drop function ${PLACE}, ${PLACE_KERNEL}, ${SETTLE_KERNEL} cascade`
+const WITHOUT_GUARD = `drop function ${PLACE}, ${KERNEL} cascade`
 /** With another body, or what is left of it. */
 const replaced = (name: string, change: (body: string) => string): string => {
   const body = [...guard.functions, ...guard.kernel].find((one) => one.name === name)?.body ?? ''
@@ -82,7 +82,7 @@ describe('is seen', () => {
        alter table page add constraint "page url check" check (id > 0) not valid`,
       [ofCheck('invalid')],
     ],
-    ...[PLACE, PLACE_KERNEL, SETTLE_KERNEL].flatMap((name): [string, string, Finding[]][] => [
+    ...[PLACE, KERNEL].flatMap((name): [string, string, Finding[]][] => [
       [
         `another owner of ${name}`,
         `alter function ${name} owner to pg_monitor`,
@@ -131,7 +131,7 @@ describe('is seen', () => {
     ],
     [
       'a trigger of another function',
-      `drop trigger "${INSERT}" on page; ${createOf(INSERT).replace(/(?<=FUNCTION ).+/, `${SETTLE_KERNEL}()`)}`,
+      `drop trigger "${INSERT}" on page; ${createOf(INSERT).replace(/(?<=FUNCTION ).+/, `${KERNEL}()`)}`,
       [ofGuard(INSERT, 'it runs another function')],
     ],
     [
@@ -161,7 +161,7 @@ describe('is seen', () => {
     expect(await driftAfter(WITHOUT_GUARD, `alter table page ${change}`)).toContainEqual(finding)
   })
 
-  test.each([PLACE, PLACE_KERNEL, SETTLE_KERNEL])('that %s moved to another schema', async (name) => {
+  test.each([PLACE, KERNEL])('that %s moved to another schema', async (name) => {
     const findings = await driftAfter(`alter function ${name} set schema elsewhere`)
     expect(findings).toContainEqual({ kind: 'missing', object: 'guard', name })
     const ofTriggers = guard.triggers.filter(({ runs }) => runs === name)
@@ -171,11 +171,11 @@ describe('is seen', () => {
 
   test("that the schema's owner dropped a function of the kernel, and made one of the same name", async () => {
     const findings = await driftAfter(
-      `drop function ${SETTLE_KERNEL} cascade`,
-      `create function ${SETTLE_KERNEL}() returns trigger language plpgsql as 'begin return null; end'`,
+      `drop function ${KERNEL} cascade`,
+      `create function ${KERNEL}() returns trigger language plpgsql as 'begin return null; end'`,
     )
-    const triggers = guard.triggers.filter(({ runs }) => runs === SETTLE_KERNEL).map(({ name }) => name)
-    const missing = [SETTLE_KERNEL, ...triggers].map((name) => ({ kind: 'missing', object: 'guard', name }))
+    const triggers = guard.triggers.filter(({ runs }) => runs === KERNEL).map(({ name }) => name)
+    const missing = [KERNEL, ...triggers].map((name) => ({ kind: 'missing', object: 'guard', name }))
     expect(findings).toEqual(missing)
   })
 })
@@ -185,7 +185,7 @@ test.each([
   ['the guard as it was made', 'select'],
   ['an index that brings a column along', index(`unique index "page url" on page (${KEY}) include (id)`)],
   ['a trigger that fires on replicas too', `alter table page enable always trigger "${INSERT}"`],
-  ['another code of the kernel', replaced(SETTLE_KERNEL, (body) => body.replace('BEGIN', 'BEGIN PERFORM 1;'))],
+  ['another code of the kernel', replaced(KERNEL, (body) => body.replace('BEGIN', 'BEGIN PERFORM 1;'))],
   ['another code under the same note', noted('BEGIN', 'BEGIN PERFORM 1;')],
   ['other words in a comment', noted('do not edit', 'made by machine')],
   ['a newer protocol that serves this release', noted('"protocol":1', '"protocol":2, "serves":1')],

@@ -60,8 +60,8 @@ test('the guard of a simple text comes in few lines', async () => {
   const { up, down } = await generate(await open(Page, true))
   const lines = linesOf(ofGuard(up))
   const bodies = lines.join('\n').match(/(?<=RETURNS trigger LANGUAGE plpgsql AS \$guard\$).+?(?=\$guard\$)/gs) ?? []
-  // That of the text, and those that all texts of a schema share.
-  expect(bodies).toHaveLength(3)
+  // That of the text, and the one that all texts of a schema share.
+  expect(bodies).toHaveLength(2)
   // One predicate a line and the reasons beside them, in what is made once.
   expect(lines.length - linesOf(bodies).length).toBeLessThanOrEqual(110)
   expect(lines.length).toBeLessThanOrEqual(400)
@@ -70,16 +70,16 @@ test('the guard of a simple text comes in few lines', async () => {
 
 test('the guard of a second text comes in fewer lines, for the kernel stands', async () => {
   const { up } = await change(Page, PageOfTwo)
-  expect(up.join('\n')).not.toMatch(/CREATE (?:OR REPLACE )?FUNCTION "unique_text_(?:place|settle)_v1"/)
+  expect(up.join('\n')).not.toMatch(/CREATE (?:OR REPLACE )?FUNCTION "unique_text_chain_v1"/)
   expect(linesOf(up.filter((one) => /FUNCTION|TRIGGER/.test(one))).length).toBeLessThanOrEqual(104)
 })
 
-test('a changed maxChainLength emits only the triggers that have it, and the function that tells of it', async () => {
+test('a changed maxChainLength emits only the trigger that has it, and the function that tells of it', async () => {
   const { up } = await change(Page, PageOfSix)
   const made = up.flatMap((one) =>
     Array.from(one.matchAll(/CREATE (?:OR REPLACE )?(?:FUNCTION|TRIGGER) "(\w+)"/g), ([, name]) => name),
   )
-  const suffixes = ['', '_rest', '_settle_insert', '_settle_update', '_settle_delete']
+  const suffixes = ['', '_rest']
   expect(made).toEqual(suffixes.map((suffix) => `unique_text_page__url${suffix}`))
   expect(linesOf(up).length).toBeLessThanOrEqual(90)
 })

@@ -92,7 +92,7 @@ test('a dump that was restored without comments is no drift: what is to be known
   const { rows } = await client.query<{ name: string }>(
     `select proname as name from pg_proc where proname ~ '^unique_text_' order by 1`,
   )
-  const names = ['unique_text_page__other', 'unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1']
+  const names = ['unique_text_chain_v1', 'unique_text_page__other', 'unique_text_page__url']
   expect(rows.map(({ name }) => name)).toEqual(names)
   for (const name of names) await client.query(`comment on function ${name}() is null`)
   await expectGuarded(dataSource, 'Page', 'url')
@@ -110,7 +110,7 @@ test('a function that lost its note is drift, and the same command mends it unde
 })
 
 describe('other code under the same note', () => {
-  test.each(['unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1'])(
+  test.each(['unique_text_page__url', 'unique_text_chain_v1'])(
     'in %s is no drift, and the same command replaces it, under the same triggers',
     async (name) => {
       const dataSource = await open([entity('page', ['url'])])
@@ -126,7 +126,7 @@ describe('other code under the same note', () => {
       expect((await generate(dataSource)).up).toEqual([])
     },
   )
-  test.each(['unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1'])(
+  test.each(['unique_text_page__url', 'unique_text_chain_v1'])(
     'in %s is not seen where only a comment or the layout differs',
     async (name) => {
       const dataSource = await open([entity('page', ['url'])])
@@ -147,7 +147,7 @@ test('a trigger that was made otherwise by hand is mended by the same command', 
   await migrate(dataSource)
   await client.query(
     `drop trigger unique_text_page__url_settle_insert on page; create trigger unique_text_page__url_settle_insert
-     after insert on page for each row execute function unique_text_settle_v1('unique_text_page__url_rest', '1', '0')`,
+     after insert on page for each row execute function unique_text_chain_v1('unique_text_page__url_rest', '1', '0')`,
   )
   await expect(findOrCreate(dataSource.manager, 'page', { id: 1, url: 'x' })).rejects.toThrow('fires at another moment')
   await migrate(dataSource)
@@ -207,12 +207,12 @@ describe('a table that moved', () => {
     await expect(findOrCreate(after.manager, 'page', { url: 'x' })).rejects.toBeInstanceOf(SchemaDriftError)
     await migrate(after)
     await expectGuarded(after, 'page', 'url')
-    // The functions of the kernel stay for other tables of that schema, of which nothing is known here.
+    // The kernel stays for other tables of that schema, of which nothing is known here.
     const { rows } = await client.query(
       `select proname, (select count(*)::integer from pg_trigger where tgfoid = p.oid) as used from pg_proc as p
         where pronamespace = '"Old one"'::regnamespace order by 1`,
     )
-    expect(rows).toEqual(['place', 'settle'].map((one) => ({ proname: `unique_text_${one}_v1`, used: 0 })))
+    expect(rows).toEqual([{ proname: 'unique_text_chain_v1', used: 0 }])
   })
   test('with its schema is exact at once, also where the old name is used again, and generate mends its path', async () => {
     await client.query('create schema "Old one"')
@@ -228,7 +228,7 @@ describe('a table that moved', () => {
     const created = await findOrCreate(moved.manager, 'page', { id: 9, url: 'z' })
     expect(created).toMatchObject({ created: true })
     const { up } = await migrate(moved)
-    const replaced = ['unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1']
+    const replaced = ['unique_text_page__url', 'unique_text_chain_v1']
     expect(up).toHaveLength(1)
     expect(Array.from(up.join().matchAll(/CREATE .*?FUNCTION .*?\(\)/g), ([one]) => one)).toEqual(
       replaced.map((name) => `CREATE OR REPLACE FUNCTION "New one"."${name}"()`),
@@ -313,20 +313,18 @@ test('the hidden columns and the functions say what they are, in the database', 
       where attrelid = 'page'::regclass and attname ~ 'Hash' order by attnum`,
   )
   expect(rows).toEqual([
-    { comment: 'typeorm-unique-text: hash of "url"; maintained by the guard, do not write it.' },
+    { comment: 'typeorm-unique-text: hash of "url"; do not write it.' },
     {
-      comment:
-        'typeorm-unique-text: 0, or 1 and more where another "url" has the same hash; maintained by the guard, do not write it.',
+      comment: 'typeorm-unique-text: 0, or 1 and more where another "url" has the same hash; do not write it.',
     },
     {
-      comment:
-        'typeorm-unique-text: others have, or had, the same hash of "url"; maintained by the guard, do not write it.',
+      comment: 'typeorm-unique-text: others have, or had, the same hash of "url"; do not write it.',
     },
   ])
   const { rows: functions } = await client.query<{ body: string }>(
     `select prosrc as body from pg_proc where proname ~ '^unique_text_' order by proname`,
   )
-  expect(functions).toHaveLength(3)
+  expect(functions).toHaveLength(2)
   for (const { body } of functions) {
     expect(body).toMatch(
       /^\n-- typeorm-unique-text \w+: generated, do not edit; see maintainers\/protocol\.md of the repository\.\n/,

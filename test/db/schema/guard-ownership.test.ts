@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { DataSource } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError } from '../../../src'
-import { PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
+import { KERNEL } from '../../../src/triggers/guard'
 import { literal, quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
 import { entity, text } from '../../support/entity'
@@ -15,9 +15,8 @@ const suffix = createHash('sha256').update(db.url).digest('hex').slice(0, 8)
 const attacker = `T attacker ${suffix}`
 const owner = `T owner ${suffix}`
 const TEXT = 'unique_text_page__url()'
-const PLACE = `${PLACE_KERNEL}()`
-const SETTLE = `${SETTLE_KERNEL}()`
-const ALL = [TEXT, PLACE, SETTLE]
+const CHAIN = `${KERNEL}()`
+const ALL = [TEXT, CHAIN]
 
 const client = db.useClient()
 beforeAll(async () => {
@@ -83,7 +82,7 @@ const right = { owner: 'postgres', definer: true, others: false }
 test("a function that another role made before the migration does not stay that role's", async () => {
   for (const name of ALL) await attack(harmless(name), `grant execute on function ${name} to public`)
   await migrate(await open())
-  expect(await installed()).toEqual([right, right, right])
+  expect(await installed()).toEqual(ALL.map(() => right))
   await client.query(`set role ${quote(attacker)}`)
   for (const name of ALL) {
     const replaced = client.query(`alter function ${name} security invoker`)
@@ -101,8 +100,7 @@ describe('a function that another role holds on to with a trigger of its own', (
 
   test.each([
     [TEXT, '2BP01'],
-    [PLACE, '55000'],
-    [SETTLE, '55000'],
+    [CHAIN, '55000'],
   ])('is refused by a migration that does not expect it, and nothing is made: %s', async (name, code) => {
     const dataSource = await open()
     const { up } = await generate(dataSource)
@@ -115,18 +113,15 @@ describe('a function that another role holds on to with a trigger of its own', (
   test('gets another name from one that is generated then, where it is that of the text', async () => {
     await hold(TEXT)
     const dataSource = await migrated()
-    expect(await installed()).toEqual([...untouched, right, right, right])
+    expect(await installed()).toEqual([right, ...untouched, right])
     expect((await generate(dataSource)).up).toEqual([])
   })
-  test.each([PLACE, SETTLE])(
-    'is refused by one that is generated then too, which tells what to do: %s',
-    async (name) => {
-      await hold(name)
-      const hint = expect.stringContaining('one owner')
-      await expect(migrate(await open())).rejects.toMatchObject({ code: '55000', hint })
-      expect(await installed()).toEqual(untouched)
-    },
-  )
+  test.each([CHAIN])('is refused by one that is generated then too, which tells what to do: %s', async (name) => {
+    await hold(name)
+    const hint = expect.stringContaining('one owner')
+    await expect(migrate(await open())).rejects.toMatchObject({ code: '55000', hint })
+    expect(await installed()).toEqual(untouched)
+  })
 })
 
 /** A role with CREATE on the database owns a trusted extension, and may add what it owns to it. */
@@ -150,7 +145,7 @@ describe('an extension of another role', () => {
   const plant = (name: string): Promise<void> => attack(harmless(name), `alter extension citext add function ${name}`)
 
   test('that has a function of the kernel from before does not take the triggers along', async () => {
-    for (const name of [PLACE, SETTLE]) await plant(name)
+    await plant(CHAIN)
     const dataSource = await migrated()
     expect(await members()).toEqual([])
     await attack('drop extension citext cascade')
@@ -163,8 +158,8 @@ describe('an extension of another role', () => {
     expect((await client.query(`select to_regclass('page') as page`)).rows).toEqual([{ page: null }])
   })
   test('that has a function of the kernel is refused, where the role that migrates may not take it out', async () => {
-    await plant(PLACE)
-    await client.query(`grant ${quote(attacker)} to ${quote(owner)}; alter function ${PLACE} owner to ${quote(owner)};
+    await plant(CHAIN)
+    await client.query(`grant ${quote(attacker)} to ${quote(owner)}; alter function ${CHAIN} owner to ${quote(owner)};
       revoke ${quote(attacker)} from ${quote(owner)}`)
     await expect(migrate(await openAs(owner))).rejects.toMatchObject({ code: '42501' })
   })
@@ -177,9 +172,9 @@ describe('an extension of another role', () => {
     expect(await triggers()).toBe(6)
   })
   test.each([
-    ['a function of the kernel as its member', `alter extension citext add function ${SETTLE}`],
+    ['a function of the kernel as its member', `alter extension citext add function ${CHAIN}`],
     ['the function of the text as its member', `alter extension citext add function ${TEXT}`],
-    ['a function of the kernel that depends on it', `alter function ${PLACE} depends on extension citext`],
+    ['a function of the kernel that depends on it', `alter function ${CHAIN} depends on extension citext`],
     ['the function of the text that depends on it', `alter function ${TEXT} depends on extension citext`],
     [
       'a trigger that depends on it',
@@ -193,7 +188,7 @@ describe('an extension of another role', () => {
     expect((await generate(dataSource)).up).toEqual([])
     await client.query('drop extension citext cascade')
     expect(await triggers()).toBe(6)
-    expect(await installed()).toEqual([right, right, right])
+    expect(await installed()).toEqual(ALL.map(() => right))
   })
 })
 
@@ -202,7 +197,7 @@ describe('a role that is no superuser', () => {
     const dataSource = await openAs(owner)
     const { down } = await migrate(dataSource)
     const own = { ...right, owner: quote(owner) }
-    expect(await installed()).toEqual([own, own, own])
+    expect(await installed()).toEqual(ALL.map(() => own))
     await client.query(`alter function ${TEXT} reset all`)
     await migrate(dataSource)
     expect((await generate(dataSource)).up).toEqual([])
@@ -247,7 +242,7 @@ test('what default privileges grant is revoked', async () => {
   await client.query(`alter default privileges grant execute on functions to public, ${quote(attacker)}`)
   try {
     await migrate(await open())
-    expect(await installed()).toEqual([right, right, right])
+    expect(await installed()).toEqual(ALL.map(() => right))
   } finally {
     await client.query(`alter default privileges revoke execute on functions from ${quote(attacker)}`)
   }
@@ -258,10 +253,10 @@ test('who may execute a function stops no operation, and is mended by what is ge
   await client.query(`grant execute on all functions in schema public to public, ${quote(attacker)}`)
   expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
   const { down } = await migrate(dataSource)
-  expect(await installed()).toEqual([right, right, right])
+  expect(await installed()).toEqual(ALL.map(() => right))
   expect((await generate(dataSource)).up).toEqual([])
   await runAll(dataSource, down)
-  expect(await installed()).toEqual([right, right, right])
+  expect(await installed()).toEqual(ALL.map(() => right))
 })
 
 describe('what an untrusted role owns', () => {
@@ -289,7 +284,7 @@ describe('what an untrusted role owns', () => {
     const { up, down } = await migrate(dataSource)
     expect([...up, ...down].join()).not.toContain('evil')
     await runAll(dataSource, down)
-    expect(await installed()).toEqual([right, right, right])
+    expect(await installed()).toEqual(ALL.map(() => right))
     await migrate(dataSource)
     expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
   })
@@ -304,21 +299,21 @@ const DRIFT: readonly (readonly [what: string, change: string, drift: RegExp])[]
   ['the owner', `alter function ${TEXT} owner to ${quote(attacker)}`, /url" is (?:different|missing)/],
   [
     'the owner of a function of the kernel',
-    `alter function ${SETTLE} owner to ${quote(attacker)}`,
-    /settle_v1" is different/,
+    `alter function ${CHAIN} owner to ${quote(attacker)}`,
+    /chain_v1" is different/,
   ],
   ['SECURITY DEFINER', `alter function ${TEXT} security invoker`, /url" is different \(it is not SECURITY DEFINER/],
-  ['SECURITY DEFINER of the kernel', `alter function ${PLACE} security invoker`, /place_v1" is different \(it is not/],
+  ['SECURITY DEFINER of the kernel', `alter function ${CHAIN} security invoker`, /chain_v1" is different \(it is not/],
   ['the owner of the table', `alter table page owner to ${quote(owner)}`, /does not belong to the owner of the table/],
 ]
 
 const HARMLESS_CHANGES: readonly (readonly [what: string, change: string])[] = [
-  ['the body of a function of the kernel', `create or replace function ${SETTLE} ${HARMLESS}`],
+  ['the body of a function of the kernel', `create or replace function ${CHAIN} ${HARMLESS}`],
   ['the search_path', `alter function ${TEXT} set search_path to public`],
-  ['the search_path of the kernel', `alter function ${SETTLE} set search_path to public`],
-  ['a setting that is gone', `alter function ${SETTLE} reset enable_seqscan`],
+  ['the search_path of the kernel', `alter function ${CHAIN} set search_path to public`],
+  ['a setting that is gone', `alter function ${CHAIN} reset enable_seqscan`],
   ['a setting that came', `alter function ${TEXT} set work_mem to '64kB'`],
-  ['who may execute', `grant execute on function ${PLACE} to public`],
+  ['who may execute', `grant execute on function ${CHAIN} to public`],
 ]
 
 test.each(DRIFT)('%s that differs is drift, whatever the note says', async (_, change, drift) => {
@@ -343,13 +338,13 @@ describe.each([...DRIFT, ...HARMLESS_CHANGES].map(([what, change]) => [what, cha
     await client.query(change)
     const { up, down } = await migrate(dataSource)
     expect(up).not.toEqual([])
-    expect(await installed()).toEqual([whose, whose, whose])
+    expect(await installed()).toEqual(ALL.map(() => whose))
     expect((await generate(dataSource)).up).toEqual([])
     expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
     await runAll(dataSource, down)
     expect((await generate(dataSource)).up.length).toBeLessThanOrEqual(14)
     await migrate(dataSource)
-    expect(await installed()).toEqual([whose, whose, whose])
+    expect(await installed()).toEqual(ALL.map(() => whose))
   })
 })
 
@@ -363,10 +358,10 @@ describe('a table of another owner in the same schema', () => {
     await client.query(`create table other (like page); alter table other owner to ${quote(owner)}`)
     await expect(migrate(await openBoth())).rejects.toMatchObject({
       code: '55000',
-      message: 'table other and function unique_text_place_v1(), which its triggers would run, have different owners',
+      message: 'table other and function unique_text_chain_v1(), which its triggers would run, have different owners',
       hint: 'Give them one owner, or put one of them into another schema.',
     })
-    expect(await installed()).toEqual([right, right, right])
+    expect(await installed()).toEqual(ALL.map(() => right))
     expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
   })
   test('has a kernel of its own in another schema', async () => {

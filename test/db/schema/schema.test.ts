@@ -161,15 +161,11 @@ test('a changed declaration is found, also where its decorator is gone, and the 
         `select p.proname, p.prosrc, p.proconfig, obj_description(p.oid) as comment, p.proacl::text,
            (select jsonb_agg(pg_get_triggerdef(t.oid) order by tgname) from pg_trigger t where t.tgfoid = p.oid) as triggers
          from pg_proc p where p.pronamespace = current_schema()::regnamespace
-            and p.proname ~ '^unique_text_(thing__|place_v1|settle_v1)' order by 1`,
+            and p.proname ~ '^unique_text_(thing__|chain_v1)' order by 1`,
       )
     ).rows
   const original = await state()
-  expect(original.map(({ proname }) => proname)).toEqual([
-    'unique_text_place_v1',
-    'unique_text_settle_v1',
-    'unique_text_thing__text',
-  ])
+  expect(original.map(({ proname }) => proname)).toEqual(['unique_text_chain_v1', 'unique_text_thing__text'])
   await first.destroy()
 
   for (const entity of [After, Gone]) {

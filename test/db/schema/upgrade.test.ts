@@ -1,7 +1,7 @@
 import type { DataSource } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError } from '../../../src'
-import { guardKernel, guardOf, SETTLE_KERNEL } from '../../../src/triggers/guard'
+import { guardKernel, guardOf, KERNEL } from '../../../src/triggers/guard'
 import { trim } from '../../../src/text'
 import { tableDeclarations } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
@@ -66,7 +66,7 @@ describe('other words in the database', () => {
 
 describe('other code in the database', () => {
   test('of the kernel serves both releases, and one statement without a lock on a table changes it', async () => {
-    await replace(before, SETTLE_KERNEL, (body) => body.replace('RETURN NULL;', 'PERFORM 1; RETURN NULL;'))
+    await replace(before, KERNEL, (body) => body.replace('RETURN NULL;', 'PERFORM 1; RETURN NULL;'))
     const after = await start()
     await works(after, 'kernel')
     const { up, down } = await generate(after)
@@ -136,7 +136,7 @@ test('both releases write at once while everything is replaced', async () => {
   const write = async (dataSource: DataSource): Promise<boolean[]> =>
     await Promise.all(urls.map(async (url) => (await findOrCreate(dataSource.manager, Page, { url })).created))
   const upgrade = async (): Promise<void> => {
-    await replace(before, SETTLE_KERNEL, (body) => body.replace('RETURN NULL;', 'PERFORM 2; RETURN NULL;'))
+    await replace(before, KERNEL, (body) => body.replace('RETURN NULL;', 'PERFORM 2; RETURN NULL;'))
     await replace(before, guardName(before), (body) => body.replace('RETURN NEW;', 'PERFORM 2; RETURN NEW;'))
     for (const statement of (await generate(after)).up) await after.query(statement)
   }
