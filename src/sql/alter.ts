@@ -10,15 +10,20 @@ export interface Change {
 
 export const inverse = ({ up, down }: Change): Change => ({ up: down, down: up })
 
-const alter = (rows: Pick<TextRows, 'schema' | 'table'>): string => `ALTER TABLE ${tableName(rows)}`
+/** @param statement changes an object from its former state to the other one */
+const changeOf = <State>(from: State, to: State, statement: (from: State, to: State) => string): Change => ({
+  up: [statement(from, to)],
+  down: [statement(to, from)],
+})
 
-export const renameTable = (rows: Pick<TextRows, 'schema' | 'table'>, to: string): string =>
-  `${alter(rows)} RENAME TO ${quote(to)}`
+type TableName = Pick<TextRows, 'schema' | 'table'>
 
-/** New names by the old names. */
-type Renames = ReadonlyMap<string, string>
+const alter = (rows: TableName): string => `ALTER TABLE ${tableName(rows)}`
 
-export function renameColumns(rows: Pick<TextRows, 'schema' | 'table'>, renames: Renames): Change {
+export const renameTable = (rows: TableName, to: string): string => `${alter(rows)} RENAME TO ${quote(to)}`
+
+/** @param renames new names by the old names */
+export function renameColumns(rows: TableName, renames: ReadonlyMap<string, string>): Change {
   const rename = (from: string, to: string): string => `${alter(rows)} RENAME COLUMN ${quote(from)} TO ${quote(to)}`
   return {
     up: [...renames].map(([from, to]) => rename(from, to)),
@@ -27,28 +32,18 @@ export function renameColumns(rows: Pick<TextRows, 'schema' | 'table'>, renames:
 }
 
 /** @param from the former comment, or undefined if there was none */
-export function changeComment(
-  rows: Pick<TextRows, 'schema' | 'table'>,
-  column: string,
-  from: string | undefined,
-  to: string,
-): Change {
-  const say = (comment: string | undefined): string =>
-    `COMMENT ON COLUMN ${tableName(rows)}.${quote(column)} IS ${comment ? literal(comment) : 'NULL'}`
-  return { up: [say(to)], down: [say(from)] }
-}
+export const changeComment = (rows: TableName, column: string, from: string | undefined, to: string): Change =>
+  changeOf(
+    from,
+    to,
+    (_, comment) => `COMMENT ON COLUMN ${tableName(rows)}.${quote(column)} IS ${comment ? literal(comment) : 'NULL'}`,
+  )
 
-export function renameIndex({ schema }: Pick<TextRows, 'schema'>, from: string, to: string): Change {
-  const rename = (one: string, other: string): string =>
-    `ALTER INDEX ${qualified(schema, one)} RENAME TO ${quote(other)}`
-  return { up: [rename(from, to)], down: [rename(to, from)] }
-}
+export const renameIndex = ({ schema }: TableName, from: string, to: string): Change =>
+  changeOf(from, to, (one, other) => `ALTER INDEX ${qualified(schema, one)} RENAME TO ${quote(other)}`)
 
-export function renameCheck(rows: TextRows, from: string, to: string): Change {
-  const rename = (one: string, other: string): string =>
-    `${alter(rows)} RENAME CONSTRAINT ${quote(one)} TO ${quote(other)}`
-  return { up: [rename(from, to)], down: [rename(to, from)] }
-}
+export const renameCheck = (rows: TextRows, from: string, to: string): Change =>
+  changeOf(from, to, (one, other) => `${alter(rows)} RENAME CONSTRAINT ${quote(one)} TO ${quote(other)}`)
 
 /** The condition of the unique index. If undefined, the index holds all rows. */
 export const indexCondition = (rows: Pick<TextRows, 'deleted'>): string | undefined => isLive(rows, '')[0]
@@ -75,7 +70,7 @@ export const addIndex = (rows: TextRows): Change =>
     where: indexCondition(rows),
   })
 
-export const addIndexOf = (rows: Pick<TextRows, 'schema' | 'table'>, { name, columns, where }: NamedIndex): Change => ({
+export const addIndexOf = (rows: TableName, { name, columns, where }: NamedIndex): Change => ({
   up: [
     `CREATE UNIQUE INDEX ${quote(name)} ON ${tableName(rows)} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`,
   ],
@@ -96,16 +91,12 @@ export interface TypeAndLength {
   readonly length: string
 }
 
-export function changeType(
-  rows: Pick<TextRows, 'schema' | 'table'>,
-  column: string,
-  from: TypeAndLength,
-  to: TypeAndLength,
-): Change {
-  const change = ({ type, length }: TypeAndLength): string =>
-    `${alter(rows)} ALTER COLUMN ${quote(column)} TYPE ${type}${length ? `(${length})` : ''}`
-  return { up: [change(to)], down: [change(from)] }
-}
+export const changeType = (rows: TableName, column: string, from: TypeAndLength, to: TypeAndLength): Change =>
+  changeOf(
+    from,
+    to,
+    (_, { type, length }) => `${alter(rows)} ALTER COLUMN ${quote(column)} TYPE ${type}${length ? `(${length})` : ''}`,
+  )
 
 /** A column whose values TypeORM does not supply. */
 export interface FilledColumn {
@@ -116,7 +107,7 @@ export interface FilledColumn {
 }
 
 /** Adds a column to a table whose rows have no value for it yet. */
-export function addColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: string, type: string): Change {
+export function addColumn(rows: TableName, name: string, type: string): Change {
   return { up: [`${alter(rows)} ADD ${quote(name)} ${type}`], down: [`${alter(rows)} DROP COLUMN ${quote(name)}`] }
 }
 
@@ -137,21 +128,19 @@ export function changeHashType(
   return { up: [change(types.to, digests.to)], down: [change(types.from, digests.from)] }
 }
 
-export function requireColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: string): Change {
+export function requireColumn(rows: TableName, name: string): Change {
   const column = `${alter(rows)} ALTER COLUMN ${quote(name)}`
   return { up: [`${column} SET NOT NULL`], down: [`${column} DROP NOT NULL`] }
 }
 
-/** A hidden column, as it was found. */
-interface FoundColumn {
-  readonly name: string
-  readonly comment: string | undefined
-}
-
-/** Drops the hidden columns, in their order. The inverse adds them, without a hash in any row. */
+/**
+ * Drops the hidden columns, in their order. The inverse adds them, without a hash in any row.
+ *
+ * @param columns as they were found
+ */
 export function dropHidden(
-  rows: Pick<TextRows, 'schema' | 'table'>,
-  columns: readonly FoundColumn[],
+  rows: TableName,
+  columns: readonly { readonly name: string; readonly comment: string | undefined }[],
   hashType: string,
 ): Change {
   const definitions = [hashType, 'integer NOT NULL DEFAULT 0', 'boolean NOT NULL DEFAULT false']
@@ -160,9 +149,7 @@ export function dropHidden(
     up: [`${alter(rows)} ${columns.map(({ name }) => `DROP COLUMN ${quote(name)}`).join(', ')}`],
     down: [
       `${alter(rows)} ${added.join(', ')}`,
-      ...columns.flatMap(({ name, comment }) =>
-        comment ? `COMMENT ON COLUMN ${tableName(rows)}.${quote(name)} IS ${literal(comment)}` : [],
-      ),
+      ...columns.flatMap(({ name, comment }) => (comment ? changeComment(rows, name, undefined, comment).up : [])),
     ],
   }
 }
@@ -219,10 +206,8 @@ const GONE = new RegExp(
   `^(?:DROP INDEX (?:CONCURRENTLY )?(?:"(?:[^"]|"")*"\\.)?|ALTER TABLE ${TABLE_NAME} DROP CONSTRAINT )(${TABLE_NAME})`,
 )
 
-/** Tables as SQL, and whether readers are excluded too. */
-type Locks = ReadonlyMap<string, boolean>
-
-function locksOf(statements: readonly string[], inverse: readonly string[]): Locks {
+/** Returns the tables to lock, as SQL, and whether readers are excluded too. */
+function locksOf(statements: readonly string[], inverse: readonly string[]): ReadonlyMap<string, boolean> {
   const locks = new Map<string, boolean>()
   const lock = (table: string, alone: boolean): void => void locks.set(table, alone || locks.get(table) === true)
   for (const sql of statements.filter((one) => LOCKING.test(one))) {

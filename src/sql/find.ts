@@ -216,6 +216,10 @@ export function holdsText({ table }: RowShape, value: (index: number) => string)
   ].join('\n    AND ')
 }
 
+/** The row `t` holds the text, which is not freed by a soft deletion. @param value the key, as for `holdsText` */
+export const isTheRow = (shape: RowShape, value: (index: number) => string = keyParameter(shape)): string =>
+  [holdsText(shape, value), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')
+
 export const parameter = (index: number): string => `$${index + 1}`
 
 /** A parameter of the key in a look-up. */
@@ -247,7 +251,7 @@ export function doNothing({ table, deferrable }: RowShape): string {
 export const selectFound = (shape: RowShape, tellsOthers: boolean, more?: string): string =>
   `SELECT ${selectRow(shape, 't', { created: CREATED.no, ...(tellsOthers ? { otherTexts: SAME_TEXTS } : {}) })}${more ? `,\n    ${more}` : ''}
   FROM ${tableName(shape.table)} AS t
-  WHERE ${[holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')}`
+  WHERE ${isTheRow(shape)}`
 
 /** Finds rows that hold the text. There are several only if the guard was off. Takes only the key's parameters. */
 export function findStatement(shape: RowShape): Statement<StoredRow> {
@@ -301,22 +305,27 @@ RETURNING ${returnedRow(shape, CREATED.no)}`,
  * DO NOTHING names no index, because another index may refuse the row and must not raise an error in a transaction.
  */
 export function findOrCreateStatement(shape: RowShape): Statement<StoredRow> {
-  const columns = insertColumns(shape)
   return named(
     `WITH found AS (
   ${selectFound(shape, true)}
-), created AS (
-  INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
-  SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
-  WHERE NOT EXISTS (SELECT FROM found)
-  ${doNothing(shape)}
-  RETURNING ${returnedRow(shape, CREATED.yes)}
-)
+), ${createdRow(shape)}
 SELECT * FROM found
 UNION ALL
 SELECT * FROM created`,
     parserOf(shape, true),
   )
+}
+
+/** Inserts the row if it was not found. */
+export function createdRow(shape: RowShape): string {
+  const columns = insertColumns(shape)
+  return `created AS (
+  INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
+  SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
+  WHERE NOT EXISTS (SELECT FROM found)
+  ${doNothing(shape)}
+  RETURNING ${returnedRow(shape, CREATED.yes)}
+)`
 }
 
 /**

@@ -9,11 +9,10 @@ import {
   columnsParser,
   CREATED,
   doNothing,
-  holdsText,
+  isTheRow,
   insertColumns,
   isCreated,
   keyColumns,
-  keyParameter,
   named,
   nameList,
   parameter,
@@ -327,13 +326,12 @@ RETURNING ${returnedRow(shape, CREATED.yes)}`,
 export function updateSpreadStatement(rowShape: RowShape, update: UpdateShape): Statement<StoredRow> {
   const shape = unechoed(rowShape)
   const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
-  const where = [holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)]
   const given = givenAsColumn(shape, value)
   const condition = conditionOf(shape, update, value, given)
   return named(
     `UPDATE ${tableName(shape.table)} AS t
 SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value), given)}
-WHERE ${where.join('\n    AND ')}${isOfClass(update)}${condition ? `\n    AND (${condition})` : ''}
+WHERE ${isTheRow(shape)}${isOfClass(update)}${condition ? `\n    AND (${condition})` : ''}
 RETURNING ${returnedRow(shape, CREATED.no)}`,
     parserOf(shape, true),
   )

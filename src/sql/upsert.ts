@@ -11,14 +11,11 @@ import {
 import { asStored, typeOf } from './types'
 import { literal, quote } from './identifier'
 import {
-  anyNumber,
   CREATED,
-  doNothing,
-  holdsText,
+  createdRow,
   insertColumns,
-  keyParameter,
+  isTheRow,
   named,
-  nameList,
   otherTexts,
   parameter,
   parserOf,
@@ -32,7 +29,7 @@ import {
   type StoredRow,
   written,
 } from './find'
-import { bytewise, field, hashOfValues, isLive, isOther, op, tableName, type TextTable } from './text-table'
+import { bytewise, field, hashOfValues, isOther, op, tableName, type TextTable } from './text-table'
 
 /** SQL over the stored row and the given row. Each function returns the SQL of a column by its name. */
 export type SqlOfRows = (stored: (name: string) => string, given: (name: string) => string) => string
@@ -62,7 +59,8 @@ export interface UpdateShape {
  * Takes the parameters of `findOrCreateStatement`.
  *
  * ON CONFLICT … DO UPDATE would act on any row with the number, use the sequence of a generated key for every row, and
- * need all columns of a new row. This statement updates the row that holds the text once it is locked.
+ * need all columns of a new row. This statement updates the row that holds the text once it is locked. The UPDATE repeats
+ * the conditions, so that it never changes a row of another text, even after other changes.
  *
  * @param orInsert false: a row that does not exist is not inserted
  */
@@ -83,31 +81,15 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
   UPDATE ${tableName(shape.table)} AS t
   SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value), given)}
   FROM (SELECT FROM found HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1${ifChanged}) AS f
-  WHERE ${isTheRow(shape, keyParameter(shape))}${isOfClass(update)}
+  WHERE ${isTheRow(shape)}${isOfClass(update)}
   RETURNING ${returnedRow(shape, CREATED.no)}
-)${orInsert ? `, ${created(shape)}` : ''}
+)${orInsert ? `, ${createdRow(shape)}` : ''}
 SELECT * FROM updated${orInsert ? '\nUNION ALL\nSELECT * FROM created' : ''}
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
 SELECT ${condition ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
     parserOf(shape, true),
   )
-}
-
-/** The UPDATE repeats these conditions, so that it never changes a row of another text, even after other changes. */
-function isTheRow(shape: RowShape, value: (index: number) => string): string {
-  return [holdsText(shape, value), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')
-}
-
-function created(shape: RowShape): string {
-  const columns = insertColumns(shape)
-  return `created AS (
-  INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
-  SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
-  WHERE NOT EXISTS (SELECT FROM found)
-  ${doNothing(shape)}
-  RETURNING ${returnedRow(shape, CREATED.yes)}
-)`
 }
 
 /**
@@ -251,10 +233,10 @@ export function isOfClass({ only }: Pick<UpdateShape, 'only'>): string {
  * @param deleted the column of a soft deletion, if soft-deleted rows stay. @default they are removed too
  */
 export function deleteStatement(shape: RowShape, only: UpdateShape['only'], deleted?: string): Statement<unknown> {
-  const live = deleted === undefined ? isLive(shape.table, 't') : [`${field('t', deleted)} IS NULL`]
+  const table = deleted === undefined ? shape.table : { ...shape.table, deleted }
   return named(
-    `DELETE FROM ${tableName(shape.table)} AS t
-WHERE ${[holdsText(shape, keyParameter(shape)), ...live, anyNumber(shape.table)].join('\n    AND ')}${isOfClass({ only })}
+    `DELETE FROM ${tableName(table)} AS t
+WHERE ${isTheRow({ ...shape, table })}${isOfClass({ only })}
 RETURNING t.${quote(shape.table.hash)}`,
     (row) => row,
   )
