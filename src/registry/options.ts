@@ -150,7 +150,16 @@ const TEXT_RULES: Rules<UniqueTextOptions> = {
     expected: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
   },
   lookup: { takes: (value) => value === 'hash', expected: "'hash'" },
-  spread: { takes: isSpread, expected: "'hash', 'citus' or { partitions: a whole number }" },
+  spread: {
+    takes: (value) =>
+      value === 'hash' ||
+      value === 'citus' ||
+      (isAnyObject(value) &&
+        hasOnly(value, ['partitions']) &&
+        'partitions' in value &&
+        RULE.positive.takes(value.partitions)),
+    expected: "'hash', 'citus' or { partitions: a whole number }",
+  },
   guard: RULE.boolean,
   indexName: RULE.name,
   hidden: {
@@ -180,12 +189,6 @@ export const CLASS_RULES: Rules<UniqueTextClassOptions> = {
   },
   parse: RULE.function,
   normalizeValues: RULE.function,
-}
-
-function isSpread(value: unknown): boolean {
-  if (value === 'hash' || value === 'citus') return true
-  if (!isAnyObject(value) || !hasOnly(value, ['partitions']) || !('partitions' in value)) return false
-  return RULE.positive.takes(value.partitions)
 }
 
 function isColumn(value: unknown): boolean {

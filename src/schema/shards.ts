@@ -81,19 +81,18 @@ function requireInPlace(
   if (works) throw inShards(metadata, relation, later)
 }
 
-/** The functions of the numbers that the table has or gets. Its shards have triggers and scopes of their own for them. */
-const numberFunctions = ({ installed, wanted }: PlannedTable['entity']): string[] => [
-  ...installed.functions.filter(({ body }) => parseNote(body)?.kind === 'numbers').map(({ name }) => name),
-  ...wanted.filter(({ kind }) => kind === 'numbers').flatMap(({ functions }) => functions.map(({ name }) => name)),
-]
-
 /** Returns whether our statements read or write the rows of a table, or change its numbers, in `up` and in `down`. */
 function worksOn(
   relation: string,
   { entity, before, after }: PlannedTable,
   planned: Planned,
 ): { readonly up: boolean; readonly down: boolean } {
-  const numbers = numberFunctions(entity)
+  const { installed, wanted } = entity
+  // The shards have triggers and scopes of their own for the numbers that the table has or gets.
+  const numbers = [
+    ...installed.functions.filter(({ body }) => parseNote(body)?.kind === 'numbers'),
+    ...wanted.filter(({ kind }) => kind === 'numbers').flatMap(({ functions }) => functions),
+  ].map(({ name }) => name)
   const isWork = (sql: string): boolean =>
     numbers.some((name) => sql.includes(name)) ||
     (sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${relation} `)))

@@ -7,7 +7,6 @@ import {
   nameField,
   nameFields,
   namesOfRow,
-  type NamesTable,
   NO_JOIN,
   columnsToInsert,
   onConflict,
@@ -63,7 +62,14 @@ BEGIN
     INSERT INTO ${namesOf(holder)} (${nameFields(holder)('', 'namespace', 'text', 'holder', 'property', 'key')})
     VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key)
     ON CONFLICT DO NOTHING;
-  END LOOP;${refuseHeld(holder)}${letDirect(holder, 'ENABLE')}
+  END LOOP;${refuseClashes(
+    holder,
+    `
+    SELECT ${clash(holder, 'c.property', 'c.key', 'n')}
+    FROM (${missing(holder)}) AS c
+    LEFT JOIN ${namesOf(holder)} AS n ON ${isName(holder)}`,
+    { of: 'rows hold one name: ', todo: 'Rename one of each' },
+  )}${letDirect(holder, 'ENABLE')}
 END
 `)}`
 }
@@ -94,7 +100,11 @@ const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): 
     SELECT t.tgname FROM pg_catalog.pg_trigger AS t
     WHERE ${equal('t.tgrelid', `${literal(qualified(of.schema, of.table))}::pg_catalog.regclass`)}
       AND ${equal('t.tgname', 'ANY (ARRAY[')}
-        ${list(directWrites(of).map(literal), 8)}
+        ${list(
+          // The triggers that refuse direct writes.
+          ['insert', 'update', 'delete'].map((event) => literal(namedSet(of.table, event))),
+          8,
+        )}
       ]::pg_catalog.name[])
   LOOP
     EXECUTE pg_catalog.format('ALTER TABLE %s ${how} TRIGGER %I', ${literal(namesOf({ of }))}, one.tgname);
@@ -221,16 +231,6 @@ const clash = (holder: HolderTable, property: string, key: string, other: string
   `pg_catalog.format('%s.%s %s and %s.%s %s', ${literal(holder.holder)}, ${property}, ${key},
       ${nameFields(holder)(other, 'holder', 'property', 'key')}) AS clash`
 
-const refuseHeld = (holder: HolderTable): string =>
-  refuseClashes(
-    holder,
-    `
-    SELECT ${clash(holder, 'c.property', 'c.key', 'n')}
-    FROM (${missing(holder)}) AS c
-    LEFT JOIN ${namesOf(holder)} AS n ON ${isName(holder)}`,
-    { of: 'rows hold one name: ', todo: 'Rename one of each' },
-  )
-
 /** @param query returns rows of `clash` */
 const refuseClashes = (
   holder: HolderTable,
@@ -254,7 +254,3 @@ const refuseClashes = (
 
 /** The name of the trigger set on a holder's table. */
 export const HOLDER_SET = 'holder'
-
-/** The names of the triggers that refuse direct writes of held names. */
-const directWrites = (names: Pick<NamesTable, 'table'>): string[] =>
-  ['insert', 'update', 'delete'].map((event) => namedSet(names.table, event))

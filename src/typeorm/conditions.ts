@@ -18,7 +18,7 @@ import {
   storedNot,
   storedRaw,
 } from '../registry/operators'
-import { foreignSchema } from '../registry/declarations'
+import { entityTable } from '../registry/declarations'
 import {
   dataSourceOf,
   type Declaration,
@@ -146,7 +146,7 @@ async function requirePlace({ queryRunner, expressionMap }: QueryBuilder, metada
   withCitus.set(dataSource, citus)
   if (!citus) return
   const root = rootOf(metadata)
-  const relation = tableName({ schema: foreignSchema(root), table: root.tableName })
+  const relation = tableName(entityTable(root))
   const spread = await spreadOf(query, relation, { citus, partitionedBy: [] }, scopesBeside(root))
   refuseSpread(root, spread)
   const by = spread.distribution?.column

@@ -27,7 +27,7 @@ function declarationsOn<One extends Pick<NameDeclaration, 'table'>>(
   { table: name, schema }: { readonly table?: string; readonly schema?: string },
   declarations: readonly One[],
 ): readonly One[] {
-  const named = declarations.filter(({ table }) => table.table === name && isSchema(table.schema, schema))
+  const named = declarations.filter(({ table }) => table.table === name && [undefined, schema].includes(table.schema))
   const exact = named.filter(({ table }) => table.schema === schema)
   return exact.length > 0 ? exact : named
 }
@@ -65,9 +65,6 @@ function writtenTable(error: Error): string | undefined {
   const named = /^\s*(?:WITH changed AS \()?(?:INSERT INTO|UPDATE)\s+((?:"(?:[^"]|"")*"\.?)+)/iu.exec(sql)?.[1]
   return /"((?:[^"]|"")*)"$/u.exec(named ?? '')?.[1]?.replaceAll('""', '"')
 }
-
-const isSchema = (declared: string | undefined, found: string | undefined): boolean =>
-  declared === undefined || declared === found
 
 /**
  * Finds the text that a partition refused. The partition's index has another name, and the catalog names its root

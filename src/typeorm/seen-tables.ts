@@ -5,6 +5,7 @@ import { type Declaration, registry } from '../registry/registry'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { decided, isUndecided, markOf, undecided } from '../sql/find'
 import { ensureReady, isOneOfMany, knownReady } from '../schema/readiness'
+import { queryOf } from '../schema/table'
 import { declarationsIn } from './refusals'
 
 /** The query runner that sends a statement, and its means to query the database. */
@@ -107,9 +108,7 @@ async function isSeen(declaration: Declaration, sender: Sender): Promise<boolean
     return false
   }
   try {
-    const query = async (...of: Parameters<Sender['query']>): Promise<readonly unknown[]> =>
-      (await sender.query(...of)) as readonly unknown[]
-    await ensureReady(declaration, { query, shared: true, release: async () => {} })
+    await ensureReady(declaration, { query: queryOf(sender), shared: true, release: async () => {} })
     return true
   } catch (error) {
     if (error instanceof UniqueTextError) {
