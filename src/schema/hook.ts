@@ -28,7 +28,9 @@ import {
   isOf,
   isRecording,
   queryOf,
+  recorderOf,
   schemasOf,
+  type Statement,
   triggerWorks,
   withLocks,
 } from './table'
@@ -215,7 +217,7 @@ interface TablePlan extends SetPlan, RowsPlan {
 /** Returns TypeORM's picture of an entity's table, or undefined if there is none yet. */
 function tableOf(builder: SchemaBuilder, metadata: EntityMetadata): Table | undefined {
   const path = builder.getTablePath(metadata)
-  return recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
+  return recorderOf(builder.queryRunner).loadedTables.find((one) => builder.getTablePath(one) === path)
 }
 
 /** Makes the changes that TypeORM would lose or does not see, and runs TypeORM's own changes. */
@@ -253,34 +255,16 @@ async function changeAll(
   }
 }
 
-/** The part of TypeORM's schema builder that shows what the database holds. */
-interface Builder {
-  readonly queryRunner: QueryRunner
-}
-
-interface View {
-  clone(): View
-}
-
-/** Protected parts of the query runner: its mode, and its picture of the database, on which the builder works. */
-interface Recorder {
-  readonly sqlMemoryMode: boolean
-  loadedTables: Table[]
-  loadedViews: View[]
-}
-
-const recorderOf = ({ queryRunner }: Builder): Recorder => queryRunner as unknown as Recorder
-
 /** Replaces tables and views. TypeORM 1.1 has the lists on the builder too; 0.3 reads them from the query runner. */
-function show(builder: Builder, tables: Table[], views: View[]): void {
-  Object.assign(recorderOf(builder), { loadedTables: tables, loadedViews: views })
+function show(builder: SchemaBuilder, tables: readonly unknown[], views: readonly unknown[]): void {
+  Object.assign(builder.queryRunner, { loadedTables: tables, loadedViews: views })
   if ('tables' in builder) Object.assign(builder, { tables, views })
 }
 
 /** Finds what TypeORM would do. TypeORM works on copies, while the query runner only records. */
-async function dryRun(builder: Builder, synchronize: () => Promise<void>): Promise<Planned> {
+async function dryRun(builder: SchemaBuilder, synchronize: () => Promise<void>): Promise<Planned> {
   const { queryRunner } = builder
-  const { sqlMemoryMode: recording, loadedTables, loadedViews } = recorderOf(builder)
+  const { sqlMemoryMode: recording, loadedTables, loadedViews } = recorderOf(queryRunner)
   show(
     builder,
     loadedTables.map((table) => table.clone()),
@@ -344,10 +328,6 @@ async function changeLookups(
 const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
   tableDeclarations(metadata).find(({ table }) => table.spread !== undefined)
 
-interface StatementRecorder {
-  executeQueries(up: unknown, down: unknown): Promise<void>
-}
-
 /**
  * Runs TypeORM's comparison with the hash in the primary key of every table that is spread by it. In the database such
  * a key must contain the hash, but an entity needs only its own columns. A new table is made with its partitions.
@@ -363,13 +343,14 @@ async function withSpreadKeys(
     return
   }
   const hashes = spread.flatMap(({ hidden: [hash] }) => hash ?? []) as (ColumnMetadata & { isPrimary: boolean })[]
-  const recorder = queryRunner as unknown as StatementRecorder
+  const recorder = recorderOf(queryRunner)
   const executeQueries = recorder.executeQueries.bind(recorder)
+  const withPartitions = (one: Statement): Statement => ({
+    ...one,
+    query: spread.reduce((sql, { table }) => spreadTable(table, sql), one.query),
+  })
   recorder.executeQueries = async (up, down) => {
-    for (const one of [up].flat() as { query: string }[]) {
-      for (const { table } of spread) one.query = spreadTable(table, one.query)
-    }
-    await executeQueries(up, down)
+    await executeQueries('query' in up ? withPartitions(up) : up.map(withPartitions), down)
   }
   for (const hash of hashes) hash.isPrimary = true
   try {

@@ -44,17 +44,21 @@ export const isDeclared = ({ metadata }: ChangingTable, name: string): boolean =
   metadata.columns.some(({ databaseName }) => databaseName === name)
 
 /** A statement as the query runner takes it. */
-interface Statement {
+export interface Statement {
   readonly query: string
   readonly parameters?: readonly unknown[] | undefined
 }
 
-/** The protected part of the query runner that runs or records statements, depending on its mode. */
+/** The protected parts of the query runner: its mode, and its picture of the database, on which the builder works. */
 interface Recorder {
+  readonly sqlMemoryMode: boolean
+  readonly loadedTables: Table[]
+  readonly loadedViews: { clone(): unknown }[]
+  /** Runs or records statements, depending on the mode. */
   executeQueries(up: Statement | readonly Statement[], down: Statement | readonly Statement[]): Promise<void>
 }
 
-const recorderOf = (queryRunner: QueryRunner): Recorder => queryRunner as unknown as Recorder
+export const recorderOf = (queryRunner: QueryRunner): Recorder => queryRunner as unknown as Recorder
 
 const statement = (query: string): Statement => ({ query, parameters: undefined })
 
@@ -76,8 +80,7 @@ export const queryOf =
     (await asked.query(sql, values)) as unknown[]
 
 /** Whether statements are recorded, as for a migration, and not run. */
-export const isRecording = (queryRunner: QueryRunner): boolean =>
-  (queryRunner as unknown as { readonly sqlMemoryMode: boolean }).sqlMemoryMode
+export const isRecording = (queryRunner: QueryRunner): boolean => recorderOf(queryRunner).sqlMemoryMode
 
 /**
  * Joins all statements that are run or recorded meanwhile into one, and all their inverses into another. The server

@@ -152,18 +152,10 @@ export interface RemovedFrom {
 }
 
 /** The parts of a set. */
-export interface TriggerSetParts {
-  readonly kind: TriggerKind
-  readonly name: string
-  readonly table: RelationName
-  /** For a table whose schema the entity leaves out, while its triggers are in another schema. */
-  readonly path?: RelationName | undefined
-  /** A further table that the functions write to. */
-  readonly writes?: RelationName | undefined
-  /** @default {} */
-  readonly columns?: Readonly<Record<string, string>>
-  /** @default [] */
-  readonly tables?: readonly KeptTable[]
+export interface TriggerSetParts
+  extends
+    Pick<TriggerSet, 'kind' | 'name' | 'table'>,
+    Partial<Pick<TriggerSet, 'path' | 'writes' | 'columns' | 'tables' | 'kernel' | 'accepts'>> {
   /** The page that documents the functions. Their first line names it. */
   readonly docs: string
   readonly functions: readonly {
@@ -172,12 +164,8 @@ export interface TriggerSetParts {
     /** A sentence about the function, for a comment. */
     readonly says: string
   }[]
-  /** @default [] */
-  readonly kernel?: readonly TriggerFunction[]
   /** The triggers of a table in this schema. It is undefined if `search_path` decides. */
   readonly triggers: (schema: string | undefined) => readonly Trigger[]
-  /** @default the note's protocol */
-  readonly accepts?: number
   /** Further members of the note. Undefined members are left out. */
   readonly note: Readonly<Record<string, unknown>> & { readonly protocol: number }
 }
