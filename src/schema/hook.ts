@@ -188,13 +188,17 @@ async function warnOfRenamed(
   const listed = (names: readonly string[]): string => JSON.stringify(names.toSorted())
   for (const orphan of orphans) {
     const name = { schema: orphan.schema, table: orphan.table }
+    // An entity that is not synchronized has its table, too.
+    const lost = fresh.filter(
+      ({ installed, searchSchema }) =>
+        installed.schema === orphan.schema && !entityMetadatas.some((one) => isOf(orphan, one, searchSchema)),
+    )
+    // Most changes create no table, and then no query is needed.
+    if (lost.length === 0) continue
     const { table: state } = await tableState(queryOf(queryRunner), tableName(name), [])
     const columns = listed(state?.columns.map((one) => one.name) ?? [])
-    for (const { metadata, installed, searchSchema } of fresh) {
-      const isAlike = listed(metadata.columns.map((one) => one.databaseName)) === columns
-      // An entity that is not synchronized has its table, too.
-      const isClaimed = entityMetadatas.some((one) => isOf(orphan, one, searchSchema))
-      if (installed.schema !== orphan.schema || !isAlike || isClaimed) continue
+    for (const { metadata } of lost) {
+      if (listed(metadata.columns.map((one) => one.databaseName)) !== columns) continue
       const warning =
         `Table ${quote(metadata.tableName)} is new and empty. Table ${tableName(name)} has the same columns and triggers ` +
         `of typeorm-unique-text, and no entity. If it was renamed, replace all statements of this migration by ` +
