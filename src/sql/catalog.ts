@@ -301,7 +301,12 @@ const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   wanted.flatMap(({ tables }) => tables.map((one) => one.name)),
 ]
 
-/** Returns the server, and our triggers with a table or a function in these schemas, whether declared or not. */
+/**
+ * Returns the server, and our triggers with a table or a function in these schemas, whether declared or not.
+ *
+ * `OFFSET 0` keeps EXISTS a subquery of its own. In a new database, whose catalog nobody has analyzed, a join would read
+ * every function once for each table.
+ */
 export async function installedTriggers(
   query: Query,
   schemas: readonly string[],
@@ -317,7 +322,7 @@ export async function installedTriggers(
       SELECT ${arrayOf(`${OURS_OF_R} ORDER BY n.nspname, r.relname`)}
         FROM pg_catalog.pg_class AS r ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
        WHERE r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R}
-         AND (n.nspname ${EQUALS} ANY ($1) OR pn.nspname ${EQUALS} ANY ($1)))), 'kernel', (
+         AND (n.nspname ${EQUALS} ANY ($1) OR pn.nspname ${EQUALS} ANY ($1)) OFFSET 0)), 'kernel', (
       SELECT ${arrayOf(`${OBJECT}(${FUNCTION_P},
           'tables', (
             SELECT ${arrayOf('DISTINCT pg_catalog.jsonb_build_array(rn.nspname, r.relname)')}
