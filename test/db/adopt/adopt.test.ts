@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import {
   Column,
   type DataSource,
@@ -8,7 +7,7 @@ import {
   type ObjectType,
   PrimaryGeneratedColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText, type UniqueTextPropertyOptions } from '../../../src'
 import { abandon, adopt, AdoptionError, planAdoption } from '../../../src/adopt'
 import { Url } from '../../../src/url'
@@ -20,14 +19,7 @@ import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+const client = db.useClient({ emptied: true })
 
 type Entityish = ObjectType<ObjectLiteral>
 

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
@@ -14,10 +13,9 @@ import { type Entityish, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const OWNER = 'adopt_owner'
-let client: Client
+const client = db.useClient()
 
 beforeAll(async () => {
-  client = await db.client()
   await client.query(
     `do $$ begin create role ${OWNER} login password 'x'; exception when duplicate_object then null; end $$`,
   )

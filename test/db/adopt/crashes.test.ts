@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { adoptWith } from '../../../src/adopt/adopt'
@@ -11,16 +10,14 @@ import { faults, fillTable, pageOf, tableOf } from './stage'
 const db = useDatabase({ wrapped: true })
 const Page = pageOf()
 const OPTIONS = { lockMilliseconds: 2_000, holdMilliseconds: 5_000 }
-let client: Client
+const client = db.useClient({ emptied: true })
 let dataSource: DataSource
 
 beforeAll(async () => {
-  client = await db.client()
   dataSource = await db.dataSource([Page], { synchronize: false, extra: { application_name: 'adopts' } })
   // The pool tells of a connection that was ended.
 })
 beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
   await fillTable(client, 600)
 })
 

@@ -1,17 +1,13 @@
-import type { Client } from 'pg'
 import { type DataSource, Entity, PrimaryColumn } from 'typeorm'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
 import { abandon, adopt, mergeDuplicates, type MergeRows, unmerge } from '../../../src/adopt'
 import { normalizer, Refusal } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   await client.query(
     `drop schema public cascade; create schema public;

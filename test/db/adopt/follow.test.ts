@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import path from 'node:path'
-import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt } from '../../../src/adopt'
@@ -15,15 +14,13 @@ import { fillTable, pageOf } from './stage'
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({ normalize: lowerCase() })
 const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
-let client: Client
+const client = db.useClient({ emptied: true })
 let dataSource: DataSource
 
 beforeAll(async () => {
-  client = await db.client()
   dataSource = await db.dataSource([Page], { synchronize: false })
 })
 beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
   await fillTable(client, 0)
   await client.query(`insert into page (url) select 'Text ' || i from generate_series(1, 30) as i`)
 })

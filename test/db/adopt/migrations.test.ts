@@ -1,6 +1,5 @@
-import type { Client } from 'pg'
 import { Column, Entity, PrimaryColumn, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { adopt } from '../../../src/adopt'
 import { Name, UniqueName, type UniqueNameOptions } from '../../../src/names'
@@ -11,14 +10,7 @@ import { type Entityish, fillTable, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+const client = db.useClient({ emptied: true })
 
 /** More than a migration takes; without hashes they are quickly made. */
 async function fillLarge(): Promise<void> {

@@ -1,6 +1,5 @@
-import type { Client } from 'pg'
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
 import { adoptWith } from '../../../src/adopt/adopt'
@@ -16,14 +15,7 @@ import { crashAt } from './disturb'
 import { type Entityish, IMPATIENT, keptFrom } from './stage'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+const client = db.useClient({ emptied: true })
 
 function userOf(options: Partial<UniqueNameOptions> = {}): Entityish {
   @Entity({ name: 'users' })

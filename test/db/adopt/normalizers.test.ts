@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
 import { adoptWith } from '../../../src/adopt/adopt'
 import { lowerCase, normalizer, Refusal, trim } from '../../../src/text'
@@ -10,13 +9,9 @@ import { fillTable, pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
-let client: Client
+const client = db.useClient({ emptied: true })
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
   await fillTable(client, 0)
   await client.query(`insert into page (url) select 'Text ' || i from generate_series(1, 300) as i`)
 })

@@ -10,12 +10,11 @@ import { useDatabase } from '../../support/database'
 import { type Entityish, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
+const client = db.useClient()
 
 const ROLES = ['adopt_other', 'adopt_planter']
 
 beforeAll(async () => {
-  client = await db.client()
   for (const role of ROLES) {
     await client.query(`do $$ begin create role ${role}; exception when duplicate_object then null; end $$`)
   }

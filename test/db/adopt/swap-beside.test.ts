@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
@@ -19,17 +18,13 @@ const db = useDatabase({ wrapped: true })
 const OPTIONS = { lockMilliseconds: 1_000, holdMilliseconds: 10_000 }
 const SCOPED = pageAs({ url: { scope: ['site'] } })
 const WHOLE = pageAs({ url: {} })
-let client: Client
+const client = db.useClient({ emptied: true })
 let scoped: DataSource
 let whole: DataSource
 
 beforeAll(async () => {
-  client = await db.client()
   scoped = await db.dataSource([SCOPED], { synchronize: false })
   whole = await db.dataSource([WHOLE], { synchronize: false })
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
 })
 
 /** Ten texts that stand in two sites, and twenty that stand in one. */

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { adoptWith } from '../../../src/adopt/adopt'
@@ -17,11 +16,7 @@ import { fillPages, pageAs, SWAPS } from './swap-stage'
 const db = useDatabase({ wrapped: true })
 const OPTIONS = { lockMilliseconds: 2_000, holdMilliseconds: 5_000 }
 const ROWS = 60
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 
 /** Which of two guards stands. */
 async function standing(before: TextTable, after: TextTable): Promise<'before' | 'after' | 'none'> {

@@ -1,19 +1,11 @@
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { findOrCreate, upsertByText } from '../../../src'
 import { adopt } from '../../../src/adopt'
 import { useDatabase } from '../../support/database'
 import { pageAs, SWAPS } from './swap-stage'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+db.useClient({ emptied: true })
 
 const told = async (work: Promise<unknown>): Promise<string> =>
   await work.then(

@@ -1,6 +1,5 @@
-import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
@@ -10,14 +9,7 @@ import { fillPages, pageAs, SWAPS, type SwapCase } from './swap-stage'
 
 const db = useDatabase({ wrapped: true })
 const OPTIONS = { lockMilliseconds: 1_000, holdMilliseconds: 10_000 }
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+const client = db.useClient({ emptied: true })
 
 interface Stage {
   readonly before: DataSource

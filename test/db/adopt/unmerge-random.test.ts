@@ -1,5 +1,4 @@
 import { appendFileSync } from 'node:fs'
-import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { abandon, adopt, type MergedKey, mergeDuplicates, type MergeOptions, unmerge } from '../../../src/adopt'
@@ -17,12 +16,11 @@ const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
 const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000, userTriggers: 'fire' } as const
 const PATIENT = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 } as const
-let client: Client
+const client = db.useClient()
 let superuser: DataSource
 let keeper: DataSource
 
 beforeAll(async () => {
-  client = await db.client()
   await client.query(`do $$ begin create role ${KEEPER}; exception when duplicate_object then null; end $$`)
   superuser = await db.dataSource([Page], { synchronize: false })
   keeper = await db.dataSource([Page], { synchronize: false, extra: { options: `-c role=${KEEPER}` } })

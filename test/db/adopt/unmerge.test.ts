@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
@@ -20,11 +19,10 @@ const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
 const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 const OLDEST = { keep: 'oldest', lockMilliseconds: 2_000 } as const
-let client: Client
+const client = db.useClient()
 let dataSource: DataSource
 
 beforeAll(async () => {
-  client = await db.client()
   dataSource = await db.dataSource([Page], { synchronize: false })
 })
 

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
@@ -9,10 +8,9 @@ import { Comment, ENTITIES, fill, Page, Soft, User } from './entities'
 
 const db = useDatabase()
 
-let client: Client
+const client = db.useClient()
 let dataSource: DataSource
 beforeAll(async () => {
-  client = await db.client()
   dataSource = await db.dataSource(ENTITIES, { synchronize: false })
 })
 

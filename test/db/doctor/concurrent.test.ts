@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { Client as PgClient } from 'pg'
+import { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, expect, test } from 'vitest'
 import { findOrCreate } from '../../../src'
@@ -11,10 +10,9 @@ import { Colliding, ENTITIES, fill, Page } from './entities'
 const db = useDatabase()
 const PATIENCE = { timeout: 120_000 }
 
-let client: Client
+const client = db.useClient()
 let dataSource: DataSource
 beforeAll(async () => {
-  client = await db.client()
   dataSource = await db.dataSource(ENTITIES, { poolSize: 25 })
   await fill(dataSource)
 }, PATIENCE.timeout)
@@ -83,14 +81,14 @@ const USUAL = new Set(['23505', '40001', '40P01'])
 test('a storm of writers gives no false finding', PATIENCE, async () => {
   const writers = await Promise.all(
     Array.from({ length: 20 }, async () => {
-      const one = new PgClient({ connectionString: db.url })
+      const one = new Client({ connectionString: db.url })
       await one.connect()
       return one
     }),
   )
   const operations = Array.from({ length: 3_000 }, (_, index) => index)
   let looks = 0
-  const write = async (writer: PgClient, index: number): Promise<void> => {
+  const write = async (writer: Client, index: number): Promise<void> => {
     const random = seededRandom(index)
     while (operations.pop() !== undefined) {
       const sql = random.pick(WRITES)(random)

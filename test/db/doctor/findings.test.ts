@@ -1,6 +1,5 @@
-import type { Client } from 'pg'
 import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
 import { useDatabase } from '../../support/database'
@@ -9,11 +8,8 @@ import { Colliding, Comment, ENTITIES, fill, Organization, Page, Person, Scoped,
 
 const db = useDatabase()
 
-let client: Client
+const client = db.useClient()
 let dataSource: DataSource
-beforeAll(async () => {
-  client = await db.client()
-})
 
 @Entity('foreign')
 class Foreign {

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
@@ -32,9 +31,8 @@ class Numbered {
   @NumberWithin({ scope: ['post'], count: true }) number!: number
 }
 
-let client: Client
+const client = db.useClient()
 beforeAll(async () => {
-  client = await db.client()
   await client.query(`create role ${hostile}; create role ${owner}`)
 })
 afterAll(async () => {

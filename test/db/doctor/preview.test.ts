@@ -1,6 +1,5 @@
 import { Column, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
 import { runPreview } from '../../../src/cli/commands'
 import { parseInvocation } from '../../../src/cli/usage'
@@ -17,13 +16,10 @@ class Link {
 }
 
 const db = useDatabase()
-let client: Client
+const client = db.useClient()
 
 const open = async () => await db.dataSource([Link], { synchronize: false })
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   await client.query(`drop schema public cascade; create schema public;
     create table link (id integer primary key, site integer not null, url text not null, title text);

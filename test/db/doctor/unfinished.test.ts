@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
@@ -46,11 +45,10 @@ type Subject = typeof Page | typeof Comment | typeof User
 
 const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 const OTHER = 'doctor_other'
-let client: Client
+const client = db.useClient()
 let dataSource: DataSource
 
 beforeAll(async () => {
-  client = await db.client()
   dataSource = await db.dataSource([Page, Comment, User, Name], {
     synchronize: false,
     extra: { application_name: 'adopts' },

@@ -1,6 +1,5 @@
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
-import type { Client } from 'pg'
 import { Column, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import {
@@ -20,12 +19,11 @@ import { violations } from '../../support/guarded-table'
 
 /** A database and a process in which nobody may make an MD5, as where FIPS 140 is enforced. */
 const db = useDatabase()
-let client: Client
+const client = db.useClient()
 
 const { hash, createHash } = crypto
 
 beforeAll(async () => {
-  client = await db.client()
   for (const type of ['text', 'bytea']) {
     await client.query(`alter function pg_catalog.md5(${type}) rename to md5_as_it_was`)
     await client.query(
