@@ -102,12 +102,18 @@ export class RefusedWriters implements Writers {
   }
 }
 
-/** Ends the connection of a command, whose `application_name` is `adopts`, and waits until the server has forgotten it. */
+/**
+ * Ends the connection of a command, whose `application_name` is `adopts`, and waits until the server has forgotten it.
+ * With a timeout, `pg_terminate_backend` itself would look only every 100 ms.
+ */
 export async function endSession(client: Client): Promise<void> {
-  await client.query(
-    `select pg_terminate_backend(pid, 10000) from pg_stat_activity
+  const { rows } = await client.query<{ pid: number }>(
+    `select pid, pg_terminate_backend(pid) from pg_stat_activity
       where application_name = 'adopts' and datname = current_database()`,
   )
+  const ended = rows.map(({ pid }) => pid)
+  const isThere = 'select from pg_stat_activity where pid = any ($1)'
+  while ((await client.query(isThere, [ended])).rowCount !== 0);
 }
 
 /** @param crash at this statement, counted from 1; 0 for none */
