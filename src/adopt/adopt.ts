@@ -27,12 +27,11 @@ import {
   type PlannedStep,
   PROPERTY_OPTION,
 } from './options'
-import { GuardedText } from './renormalize'
 import { type Seams, withSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
 import { guardedAs } from './swap'
 import { findDeclaration, findTarget, noTable } from './target'
-import { type TextState, type TextWork, UnguardedText } from './texts'
+import { GuardedText, type TextState, type TextWork, UnguardedText } from './texts'
 import { abandonWork, type AdoptReport, adoptWork, type FindWork, isAdopted, storedState } from './work'
 
 /**

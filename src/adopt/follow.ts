@@ -1,7 +1,8 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions, RULE, type Rules } from '../options'
-import { createRefused } from './sql/texts'
-import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from './sql/swap'
+import { literal, quote } from '../sql/identifier'
+import { field, tableName } from '../sql/text-table'
+import { makeFunctions } from '../sql/trigger-set'
 import {
   type AdoptOptions,
   BATCH_RULES,
@@ -11,12 +12,100 @@ import {
   LOCK_RULES,
   type LockOption,
 } from './options'
-import { readTextsOf, type RefusedSpot, reportRefused, type TextChange } from './pages'
-import { normalizeAll, writeChanges } from './renormalize'
+import {
+  createRefused,
+  normalizeAll,
+  readTextsOf,
+  refusedRows,
+  type RefusedSpot,
+  reportRefused,
+  type TextChange,
+  texts,
+  writeChanges,
+} from './pages'
 import { type AdoptSession, type Seams, withTable } from './session'
+import {
+  type AdoptedTable,
+  type Adopting,
+  functionOf,
+  HAS_TURN,
+  type Held,
+  nameOf,
+  objectOf,
+  own,
+  ownAlone,
+  primaryKeyAsJson,
+  samePrimary,
+  sameTexts,
+} from './table'
 import { findTargetOf, normalizeStored, requireAdopted, type Target } from './target'
-import { refusedRows, stopFollowing } from './texts'
 import type { RefusedRow, WorkRun } from './work'
+
+/** The rows that clients have written, by primary key (`k0`, …), in the order of `seq`. */
+const writtenOf = (on: Held): string => objectOf(on, 'written')
+
+/** The setting of the session that follows the writers. Its own writes are not noted. */
+const FOLLOWS = 'unique_text.follows'
+
+/** Creates the objects that the triggers need. Does not lock the table itself. */
+function createWritten(on: AdoptedTable): string[] {
+  const [columns, values] = [on.primary.map((_, index) => `k${index}`), on.primary.map((name) => field('NEW', name))]
+  const body = `
+BEGIN
+  IF coalesce(pg_catalog.current_setting('${FOLLOWS}', true), '') OPERATOR(pg_catalog.<>) 'on' THEN
+    INSERT INTO ${writtenOf(on)} (${columns.join(', ')}) VALUES (${values.join(', ')});
+  END IF;
+  RETURN NULL;
+END
+`
+  return [
+    `CREATE TABLE ${writtenOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')} ` +
+      `FROM ${tableName(on.table)} AS t WITH NO DATA`,
+    `ALTER TABLE ${writtenOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY`,
+    ...ownAlone(on, [writtenOf(on)]),
+    ...makeFunctions({ fresh: [functionOf(on, 'follow', body)] }),
+  ]
+}
+
+const FOLLOW_TRIGGERS = ['follow_insert', 'follow_update'] as const
+
+/** Creates the triggers. After their commit, they note every row that gets a text. */
+function beginFollowing(on: AdoptedTable): string[] {
+  const [insert, update] = FOLLOW_TRIGGERS.map((one) => quote(nameOf(on, one)))
+  const run = `FOR EACH ROW EXECUTE FUNCTION ${objectOf(on, 'follow')}()`
+  const other = `NOT (${sameTexts(on, 'OLD', 'NEW').join(' AND ')})`
+  return [
+    `CREATE TRIGGER ${insert} AFTER INSERT ON ${tableName(on.table)} ${run}`,
+    `CREATE TRIGGER ${update} AFTER UPDATE ON ${tableName(on.table)} ${run.replace(' EXECUTE', ` WHEN (${other}) EXECUTE`)}`,
+  ]
+}
+
+/** Drops the objects that note the rows, also after a command was killed. */
+export const endFollowing = (on: Held): string[] => [
+  ...FOLLOW_TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`),
+  `DROP FUNCTION IF EXISTS ${objectOf(on, 'follow')}()`,
+  `DROP TABLE IF EXISTS ${writtenOf(on)}`,
+]
+
+/** Selects whether rows are noted. If so, a command follows the writers, or was killed while it did. */
+const findFollowing = (on: Held): string =>
+  `SELECT pg_catalog.to_regclass(${literal(writtenOf(on))}) IS NOT NULL AS found`
+
+/**
+ * Selects whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone
+ * proves nothing, because another role can have made it.
+ */
+export const findLeft = (on: Pick<Adopting, 'table'>): string =>
+  `SELECT ${HAS_TURN} AS running, EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
+    AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${FOLLOW_TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
+
+/** Selects the first $1 notes, each with its current row. If the row no longer exists, `spot` is NULL. */
+const readWritten = (on: AdoptedTable): string =>
+  `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
+  `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`
+
+const dropWritten = (on: Held): string =>
+  `DELETE FROM ${writtenOf(on)} AS w WHERE w.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
 /** Options of `follow`, like those of `adopt`. */
 export interface FollowOptions extends Pick<AdoptOptions, LockOption | HoldOption | BatchOption> {
@@ -44,6 +133,7 @@ const FOLLOW_RULES: Rules<FollowOptions> = {
 }
 
 const NOTES = 200
+
 const IDLE_MILLISECONDS = 500
 
 /**
@@ -143,4 +233,13 @@ async function settleWritten(
   await session.query(dropWritten(target.on), [settled])
   // A written row is read once more, because it may have changed meanwhile.
   return { normalized: written.rows, busy: settled.length === NOTES || written.rows > 0 }
+}
+
+/** Drops the objects of `follow`, if they exist because such a command was killed. */
+export async function stopFollowing(session: AdoptSession, { on }: Pick<Target, 'on'>): Promise<void> {
+  const [row] = await session.query<{ found: boolean }>(findFollowing(on))
+  if (row?.found !== true) return
+  await session.locked({ on, step: 'follow', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(endFollowing(on))
+  })
 }

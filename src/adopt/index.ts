@@ -5,9 +5,7 @@ export { follow, type FollowOptions, type FollowReport } from './follow'
 export type { AdoptionLock, AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
 export {
   checkMerge,
-  type LeftRow,
   type MergeChange,
-  type MergedKey,
   type MergeDecision,
   mergeDuplicates,
   type MergeOptions,
@@ -15,6 +13,7 @@ export {
   type MergeRows,
   type NamedReferences,
 } from './merge'
+export type { LeftRow, MergedKey } from './merge-rows'
 export {
   forgetMerges,
   type LeftChange,

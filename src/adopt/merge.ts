@@ -1,8 +1,23 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { checkOptions, RULE, type Rule, type Rules } from '../options'
-import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
-import { tableName } from '../sql/text-table'
+import { checkOptions, type Rule, RULE, type Rules } from '../options'
+import { literal } from '../sql/identifier'
+import { field, isLive, tableName } from '../sql/text-table'
+import { isOfChain } from './chains'
+import {
+  createKeys,
+  createLog,
+  keyArray,
+  lastChange,
+  type LoggedChange,
+  namesOfColumns,
+  readPlaces,
+  type Reference,
+  referencesTo,
+  refuseReferring,
+  Tables,
+} from './merge-log'
+import { Conflicts, dropChanged, type LeftRow, mergeBatch, type MergedKey, type MergeRun } from './merge-rows'
 import {
   type AdoptOptions,
   BATCH_RULES,
@@ -13,53 +28,95 @@ import {
   PROPERTY_OPTION,
 } from './options'
 import { AdoptionError, type AdoptSession, type Seams, withTable } from './session'
-import {
-  type LoggedChange,
-  clearFlags,
-  namesOfColumns,
-  countChanges,
-  createKeys,
-  createLog,
-  decideGroup,
-  deleteOne,
-  deleteRows,
-  dropPlaces,
-  FIND_COLUMN,
-  FIND_TABLE,
-  findConflicts,
-  findInexact,
-  findSurplus,
-  isThere,
-  identifyingColumns,
-  lastChange,
-  lockPairs,
-  mayMerge,
-  logOne,
-  logRows,
-  type MergedTable,
-  noteMergedKeys,
-  pairSource,
-  placesSource,
-  PRIVILEGES,
-  READ_KEYED,
-  readGroups,
-  readKeys,
-  readPair,
-  readPlaces,
-  readSets,
-  type Reference,
-  referencesTo,
-  refersItself,
-  seePairs,
-  seeSelf,
-  setValues,
-  stillReferring,
-  stillThere,
-  turn,
-} from './sql/merge'
-import type { AdoptedTable } from './sql/table'
+import { type AdoptedTable, own, ownAlone, samePrimary, workOf } from './table'
 import { findTargetOf, requireAdopted, type Target } from './target'
 import { throughPlaces } from './work'
+
+/** Parameters: a qualified table, a column. */
+const FIND_COLUMN: string = `SELECT a.attnum FROM pg_catalog.pg_attribute AS a
+ WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1) AND a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped`
+
+/** Parameter: a table, with its schema or without. */
+const FIND_TABLE: string = `SELECT c.oid FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+ WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')
+   AND $1::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[c.relname, pg_catalog.concat(n.nspname, '.', c.relname)]) LIMIT 1`
+
+/** The privileges that a merge needs on the table whose rows it merges, and on a table that refers to it. */
+const PRIVILEGES = { merged: ['SELECT', 'UPDATE', 'DELETE'], referring: ['SELECT'] } as const
+
+/** Selects whether the role has these privileges on the table $1, may update these columns, and sees all rows. */
+const mayMerge = (privileges: readonly string[], columns: readonly string[]): string => {
+  const found = '$1::pg_catalog.text::pg_catalog.regclass::pg_catalog.oid'
+  const all = [
+    ...privileges.map((one) => `pg_catalog.has_table_privilege(${found}, '${one}')`),
+    ...columns.map((one) => `pg_catalog.has_column_privilege(${found}, ${literal(one)}::pg_catalog.text, 'UPDATE')`),
+    `NOT pg_catalog.row_security_active(${found})`,
+  ]
+  return `SELECT ${all.join(' AND ')} AS allowed`
+}
+
+/**
+ * Finds the rows to delete (`k0`, …), each with the row that stays (`p0`, …), in the order of `place`.
+ *
+ * @param deleteDate the delete date column; a soft-deleted row is kept only if every row is soft-deleted
+ */
+function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteDate: string | undefined): string[] {
+  const { table, primary } = on
+  const keys = primary.map((name) => field('t', name))
+  const by = [
+    ...table.scope.map((name) => field('t', name)),
+    ...table.text.map(({ name }) => `${field('t', name)}::pg_catalog.text COLLATE pg_catalog."C"`),
+  ].join(', ')
+  const order = [
+    ...(deleteDate === undefined ? [] : [`${field('t', deleteDate)} IS NOT NULL`]),
+    ...keys.map((key) => (keep === 'oldest' ? key : `${key} DESC`)),
+  ].join(', ')
+  const chain = [
+    ...table.scope.map((name, index) => `${field('t', name)} AS s${index}`),
+    `${field('t', table.hash)} AS hash`,
+  ]
+  const kept = keys.map((key, index) => `pg_catalog.first_value(${key}) OVER w AS p${index}`).join(', ')
+  return [
+    `DROP TABLE IF EXISTS ${workOf(on)}`,
+    `CREATE TABLE ${workOf(on)} AS
+WITH c AS MATERIALIZED (SELECT ${chain.join(', ')} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
+r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank, NULL::pg_catalog.jsonb AS data
+        FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
+SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
+  FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
+    `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
+    ...ownAlone(on, [workOf(on)]),
+    `ANALYZE ${workOf(on)}`,
+  ]
+}
+
+/**
+ * Selects the next $2 groups after the place $1: the places of rows to delete, and all rows of the group with their
+ * keys, in the order of the key.
+ */
+function readGroups(on: AdoptedTable): string {
+  const names = (letter: string): string => on.primary.map((_, index) => `${letter}${index}`).join(', ')
+  const key = keyArray(on.primary.map((name) => field('t', name)))
+  const order = on.primary.map((name) => field('t', name)).join(', ')
+  return `WITH g AS MATERIALIZED (
+  SELECT ${names('w.p')}, pg_catalog.array_agg(w.place ORDER BY w.place) AS places FROM ${workOf(on)} AS w
+   WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 GROUP BY ${names('w.p')} ORDER BY pg_catalog.min(w.place) LIMIT $2::pg_catalog.int8),
+m AS (SELECT g.places, ${on.primary.map((_, index) => `g.p${index} AS k${index}`).join(', ')} FROM g
+  UNION ALL SELECT g.places, ${names('w.k')} FROM g JOIN ${workOf(on)} AS w ON w.place OPERATOR(pg_catalog.=) ANY (g.places))
+SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t.*) ORDER BY ${order})::pg_catalog.text AS rows,
+       pg_catalog.jsonb_agg(pg_catalog.to_jsonb(${key}) ORDER BY ${order})::pg_catalog.text AS keys
+  FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm.k')} GROUP BY m.places ORDER BY m.places`
+}
+
+/** Stores a decision at the places $1: the keys $2 to delete, the key $3 to keep, and the kept row's values $4. */
+function decideGroup(on: AdoptedTable, types: readonly string[]): string {
+  const set = types.flatMap((type, index) => [
+    `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
+    `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
+  ])
+  return `UPDATE ${workOf(on)} AS w SET ${set.join(', ')}, data = $4::pg_catalog.jsonb
+  FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
+}
 
 /** The names that a merge needs: columns that refer without a foreign key, and tables that may lose rows. */
 export interface NamedReferences {
@@ -195,14 +252,6 @@ export interface MergeOptions extends NamedReferences, Pick<AdoptOptions, LockOp
   readonly onMerged?: ((rows: readonly MergedKey[]) => void) | undefined
 }
 
-/** The primary keys of a deleted row and of its replacement, by the columns' names in the database. */
-export interface MergedKey {
-  /** The primary key of the row that was removed. */
-  readonly row: ObjectLiteral
-  /** The primary key of the row that remains. */
-  readonly kept: ObjectLiteral
-}
-
 /**
  * Chooses among rows of equal text. Their values have the columns' names in the database and their form in JSON.
  * Numbers that JavaScript would round are strings.
@@ -250,35 +299,8 @@ export interface MergeChange {
   readonly rows: number
 }
 
-/** A row that still holds the text of another row, and the row that would have been kept. */
-export interface LeftRow extends MergedKey {
-  /** A constraint's name, or a clause. */
-  readonly reason: string
-}
-
-/** One run. */
-interface MergeRun {
-  readonly session: AdoptSession
-  readonly target: Target
-  readonly table: MergedTable
-  readonly tables: Tables
-  readonly references: readonly Reference[]
-  readonly conflicts: Conflicts
-  readonly clears: boolean
-  /** Whether a function chooses, so that kept rows may get other values. */
-  readonly decides: boolean
-  readonly options: MergeOptions
-  readonly left: LeftRow[]
-  /** Numbers of rows by the change that the log notes. */
-  readonly changes: Map<string, number>
-  /** The last entry of the log that is counted. */
-  logged: string
-  merged: number
-  /** The number of rows that were found but were no duplicates any more when they were processed. */
-  changed: number
-}
-
 const MERGE_BATCH = { first: 20, least: 5, fewest: 1 }
+
 /** A limit, because clients may change duplicates all the time. The adoption reports the rest. */
 const MOST_ROUNDS = 100
 
@@ -331,7 +353,7 @@ export async function mergeWith(
       conflicts,
       clears,
       decides,
-      options,
+      onMerged: options.onMerged,
       left: [],
       changes: new Map(),
       logged: row?.last ?? '0',
@@ -399,303 +421,5 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
     }
     if (groups.length < GROUPS) return
     await session.breathe()
-  }
-}
-
-/** Removes from the work rows that were deleted, or are no duplicates any more. */
-async function dropChanged(merging: MergeRun, places: readonly string[]): Promise<void> {
-  merging.changed += places.length
-  await merging.session.query(dropPlaces(merging.target.on), [places])
-}
-
-async function setAll({ session, target: { on } }: MergeRun, ready: readonly string[]): Promise<void> {
-  for (const { place, data } of await session.query<Record<'place' | 'data', string>>(readSets(on), [ready])) {
-    const columns = Object.keys(JSON.parse(data) as ObjectLiteral)
-    if (columns.length === 0) continue
-    await session.query(setValues(on, columns), [place, on.table.guard])
-  }
-}
-
-/**
- * @param clears whether a unique index refused the only row, so that clashing rows are deleted first
- * @returns how many rows are left for later, because another session has locked them
- */
-async function mergeBatch(merging: MergeRun, places: readonly string[], clears = false): Promise<number> {
-  try {
-    const done = await merging.session.together(async () => await mergeRows(merging, places, clears))
-    await noteMerged(merging, places, done)
-    return done.busy.length
-  } catch (error) {
-    if (isBusyError(error)) return places.length
-    const reason = reasonOf(error)
-    if (reason === undefined) throw error
-    if (places.length > 1) {
-      let busy = 0
-      for (const place of places) busy += await mergeBatch(merging, [place])
-      return busy
-    }
-    const clashes = serverError(error)?.code === SQLSTATE.uniqueViolation
-    if (clashes && !clears) return await mergeBatch(merging, places, true)
-    return await leaveRows(merging, places, reason)
-  }
-}
-
-async function noteMerged(merging: MergeRun, places: readonly string[], done: Merged): Promise<void> {
-  const { session, target, options, changes } = merging
-  const { busy, merged, keys, left, turned } = done
-  merging.merged += merged
-  for (const [change, rows] of turned) changes.set(change, (changes.get(change) ?? 0) + rows)
-  if (keys.length > 0) options.onMerged?.(keys)
-  for (const [place, reason] of left) await leaveRows(merging, [place], reason)
-  if (!session.isTrial) return
-  const seen = places.filter((place) => !busy.includes(place))
-  await session.query(dropPlaces(target.on), [seen])
-}
-
-/** The reason why a row is left; undefined for an error that would affect every row. */
-function reasonOf(error: unknown): string | undefined {
-  if (error instanceof Unmergeable) return error.message
-  const { code = '', constraint } = serverError(error) ?? {}
-  return /^(?:23|P0|2F|09|54)/.test(code) ? (constraint ?? code) : undefined
-}
-
-async function leaveRows(merging: MergeRun, places: readonly string[], reason: string): Promise<number> {
-  if (places.length === 0) return 0
-  for (const one of await mergedKeysOf(merging, places)) merging.left.push({ ...one, reason })
-  await merging.session.query(dropPlaces(merging.target.on), [places])
-  return 0
-}
-
-/** The results for the rows of one transaction. */
-interface Merged {
-  /** Places whose rows another session has locked. */
-  readonly busy: readonly string[]
-  readonly merged: number
-  /** The keys of those rows, if the caller has `onMerged`. */
-  readonly keys: readonly MergedKey[]
-  /** Numbers of rows by change. */
-  readonly turned: ReadonlyMap<string, number>
-  /** Places whose rows are left, with the reasons. */
-  readonly left: ReadonlyMap<string, string>
-}
-
-async function mergeRows(merging: MergeRun, places: readonly string[], clears: boolean): Promise<Merged> {
-  const { session, target, references } = merging
-  const { on } = target
-  const placesOf = async (sql: string, of: readonly string[]): Promise<string[]> =>
-    (await session.query<{ place: string }>(sql, [of])).map(({ place }) => place)
-  const seen = new Set(await placesOf(seePairs(on), places))
-  const locked = await placesOf(lockPairs(on), places)
-  const left = new Map<string, string>()
-  for (const one of references) {
-    if (one.own)
-      for (const place of await placesOf(seeSelf(on, one), locked)) left.set(place, 'it would refer to itself')
-    const inexact = findInexact(placesSource(on), one, 'w.place::pg_catalog.text')
-    for (const { place, reason } of await session.query<Record<'place' | 'reason', string>>(inexact, [locked])) {
-      left.set(place, reason)
-    }
-  }
-  const ready = locked.filter((place) => !left.has(place))
-  const keys = merging.options.onMerged ? await mergedKeysOf(merging, ready) : []
-  await mergeReady(merging, ready, clears)
-  // The entries that this batch has logged.
-  const logged = await session.query<Record<'change' | 'rows' | 'last', string>>(countChanges(on), [
-    on.table.guard,
-    merging.logged,
-  ])
-  for (const { last } of logged) if (Number(last) > Number(merging.logged)) merging.logged = last
-  const turned = new Map(logged.map(({ change, rows }) => [change, Number(rows)]))
-  await dropChanged(
-    merging,
-    places.filter((place) => !seen.has(place) && !locked.includes(place)),
-  )
-  const busy = [...seen].filter((place) => !locked.includes(place))
-  return { busy, merged: ready.length, keys, left, turned }
-}
-
-async function mergedKeysOf({ session, target }: MergeRun, places: readonly string[]): Promise<MergedKey[]> {
-  const rows = await session.query<Record<'row' | 'kept', string>>(readKeys(target.on), [places])
-  return rows.map(({ row, kept }) => ({
-    row: parseRows(row, 1) as ObjectLiteral,
-    kept: parseRows(kept, 1) as ObjectLiteral,
-  }))
-}
-
-/** @throws Unmergeable if a trigger prevents it */
-async function mergeReady(merging: MergeRun, ready: readonly string[], first: boolean): Promise<void> {
-  const { session, target, table, tables, references, clears, conflicts } = merging
-  const { on } = target
-  if (ready.length === 0) return
-  const isAny = async (sql: string): Promise<boolean> => {
-    const [found] = await session.query<{ n: string }>(sql, [ready])
-    return found?.n !== '0'
-  }
-  for (const places of await turnedTogether(merging, ready)) {
-    for (const one of references) {
-      if (first) for (const place of places) await conflicts.clear(place, one)
-      const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns, when: one.when }
-      const values = [places, on.table.guard, JSON.stringify(change)]
-      await session.query(turn(on, placesSource(on), one, await tables.keyed(one), 2), values)
-    }
-  }
-  // Triggers that count references run now, because a row that is restored later must not be counted twice.
-  await session.query('SET CONSTRAINTS ALL IMMEDIATE')
-  // Only now, because a trigger on one table may write rows of another table whose references were turned before.
-  for (const one of references) {
-    const isReferring = await isAny(stillReferring(placesSource(on), one))
-    if (isReferring) throw new Unmergeable(`a trigger undoes references of ${one.table}`)
-  }
-  await session.query(logRows(on, table), [ready, on.table.guard])
-  await session.query(deleteRows(on), [ready])
-  if (await isAny(stillThere(on))) throw new Unmergeable('a trigger keeps it')
-  await session.query(noteMergedKeys(on), [ready])
-  if (merging.decides) await setAll(merging, ready)
-  if (clears) {
-    await session.set('session_replication_role', 'replica')
-    await session.query(clearFlags(on), [ready])
-    await session.set('session_replication_role', 'origin')
-  }
-  await session.query(dropPlaces(on), [ready])
-}
-
-/**
- * Groups the rows whose references one statement turns: usually all rows. If a row can refer to several rows to delete,
- * and its key includes a reference, each row is a group, because the log has the key between two changes.
- */
-async function turnedTogether(
-  { references, tables }: MergeRun,
-  ready: readonly string[],
-): Promise<readonly string[][]> {
-  for (const { schema, table } of references) {
-    const ofTable = references.filter((one) => one.schema === schema && one.table === table)
-    const key = ofTable.length > 1 ? identifyingColumns(await tables.keyed({ schema, table })) : []
-    if (ofTable.some(({ columns }) => columns.some((name) => key.includes(name)))) return ready.map((place) => [place])
-  }
-  return [[...ready]]
-}
-
-/** The constraint or the clause that prevents a merge of two rows. */
-class Unmergeable extends Error {
-  override readonly name = 'Unmergeable'
-}
-
-/** @throws AdoptionError for a table whose owner could run code as the role that merges */
-function refuseReferring(table: string): never {
-  throw new AdoptionError(
-    'unsupported',
-    `The owner of ${table} may not act as the owner of the table that it refers to: its triggers would run as the role ` +
-      `that merges. See who made it; then drop its foreign key, or change its owner.`,
-  )
-}
-
-/** The keys of two rows of a table: one is deleted, and one stays. */
-interface Pair {
-  readonly old: readonly string[]
-  readonly kept: readonly string[]
-}
-
-/** Rows refer to rows that refer to rows. Beyond this depth, a person should look. */
-const DEEPEST = 10
-
-/** Tables as the catalog describes them. Each is read once. */
-export class Tables {
-  private readonly found = new Map<string, Promise<MergedTable>>()
-
-  constructor(private readonly session: AdoptSession) {}
-
-  async keyed({
-    schema,
-    table,
-  }: Pick<Reference, 'table'> & { readonly schema?: string | undefined }): Promise<MergedTable> {
-    const name = tableName({ schema, table })
-    const found = this.found.get(name) ?? this.read(name)
-    this.found.set(name, found)
-    return await found
-  }
-
-  private async read(name: string): Promise<MergedTable> {
-    const [row] = await this.session.query<{ found: string }>(READ_KEYED, [name])
-    if (row) return JSON.parse(row.found) as MergedTable
-    throw new AdoptionError('changed', `There is no table ${name} any more. Run the same command again.`)
-  }
-}
-
-/** Merges rows that would clash once their references are turned, and rows that refer to them in turn. */
-class Conflicts {
-  private readonly references = new Map<string, Promise<Reference[]>>()
-
-  /** @param merged tables, as `table` or `schema.table`, whose rows are merged although they differ */
-  constructor(
-    private readonly session: AdoptSession,
-    private readonly on: AdoptedTable,
-    private readonly tables: Tables,
-    private readonly merged: readonly string[],
-  ) {}
-
-  /** Merges the rows that would clash when references to the row of a place are turned. @throws Unmergeable */
-  async clear(place: string, reference: Reference): Promise<void> {
-    const [pair] = await this.session.query<Pair>(readPair(this.on), [place])
-    if (pair) await this.clearPair(await this.tables.keyed(this.on.table), reference, pair, [pair])
-  }
-
-  /** @param above the pair to merge, and the pairs below it down to this one */
-  private async clearPair(
-    parent: MergedTable,
-    reference: Reference,
-    pair: Pair,
-    above: readonly Pair[],
-  ): Promise<void> {
-    const child = await this.tables.keyed(reference)
-    if (child.primary.length === 0) return
-    const touched = child.indexes.filter(({ columns }) => columns.some((name) => reference.columns.includes(name)))
-    for (const { name, columns } of touched) {
-      const sql = findConflicts(parent, reference, child, columns)
-      for (const one of await this.session.query<Pair & { same: boolean }>(sql, [pair.old, pair.kept])) {
-        if (!one.same && !this.isMerged(child)) throw new Unmergeable(name)
-        await this.mergePair(child, one, above)
-      }
-    }
-  }
-
-  private isMerged({ schema, table }: MergedTable): boolean {
-    return this.merged.includes(table) || this.merged.includes(`${schema}.${table}`)
-  }
-
-  private async mergePair(table: MergedTable, pair: Pair, above: readonly Pair[]): Promise<void> {
-    if (above.length > DEEPEST) throw new Unmergeable(`rows refer to each other over more than ${DEEPEST} tables`)
-    const { schema, table: name } = table
-    const { guard } = this.on.table
-    const [values, keys] = [
-      [pair.old, pair.kept],
-      [above[0]?.old, above[0]?.kept],
-    ]
-    const source = pairSource(table)
-    for (const reference of await this.referencesTo(table)) {
-      if (reference.own) await this.refuseSelf(table, reference, values)
-      const [inexact] = await this.session.query<{ reason: string }>(findInexact(source, reference, '0'), values)
-      if (inexact) throw new Unmergeable(inexact.reason)
-      await this.clearPair(table, reference, pair, [...above, pair])
-      const change: LoggedChange = { schema: reference.schema, table: reference.table, columns: reference.columns }
-      const turned = turn(this.on, source, reference, await this.tables.keyed(reference), 3)
-      await this.session.query(turned, [...values, guard, JSON.stringify(change), ...keys])
-      const [still] = await this.session.query<{ n: string }>(stillReferring(source, reference), values)
-      if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${reference.table}`)
-    }
-    const change: LoggedChange = { schema, table: name }
-    await this.session.query(logOne(this.on, table), [pair.old, guard, JSON.stringify(change), ...keys])
-    await this.session.query(deleteOne(table), [pair.old])
-    const [there] = await this.session.query<{ n: string }>(isThere(table), [pair.old])
-    if (there?.n !== '0') throw new Unmergeable(`a trigger keeps a row of ${name}`)
-  }
-
-  private async refuseSelf(table: MergedTable, reference: Reference, values: unknown[]): Promise<void> {
-    const [found] = await this.session.query<{ n: string }>(refersItself(table, reference), values)
-    if (found?.n !== '0') throw new Unmergeable(`a row of ${table.table} would refer to itself`)
-  }
-
-  private async referencesTo({ oid }: MergedTable): Promise<Reference[]> {
-    const found = this.references.get(oid) ?? referencesTo(this.session.query, oid, refuseReferring)
-    this.references.set(oid, found)
-    return await found
   }
 }

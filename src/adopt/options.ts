@@ -1,5 +1,5 @@
-import { oneOf, RULE, type Rule, type Rules } from '../options'
-import type { LockMode } from './sql/table'
+import { oneOf, type Rule, RULE, type Rules } from '../options'
+import type { LockMode } from './table'
 
 /** The steps of every adoption in their order. An adoption that stopped early continues with the step it was in. */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
@@ -82,7 +82,7 @@ export interface AdoptOptions {
   readonly onLock?: (lock: AdoptionLock) => void
 }
 
-export const MILLISECONDS: Rule = {
+const MILLISECONDS: Rule = {
   takes: (value) => typeof value === 'number' && value >= 0 && Number.isFinite(value),
   expected: 'a number of milliseconds from 0',
 }

@@ -1,6 +1,132 @@
-import type { AdoptSession } from './session'
-import { countBytes, countPages, noteRefused, type Pages, readTexts, type Wanted } from './sql/texts'
-import { normalizeStored, type Target } from './target'
+import type { ObjectLiteral } from 'typeorm'
+import { quote, unnest } from '../sql/identifier'
+import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
+import { field, hashExpression, tableName, textIsNull } from '../sql/text-table'
+import { parseRows } from './options'
+import { AdoptionError, type AdoptSession } from './session'
+import { type AdoptedTable, type Held, own, ownAlone, refusedOf, samePrimary } from './table'
+import { KEYS_NAMED, normalizeStored, ownConstraint, type Target } from './target'
+import type { RefusedRow, WorkRun } from './work'
+
+/** The pages of a table from `from` up to, but without, `to`. With `lines`, a range of lines of one page. */
+export interface Pages {
+  readonly from: number
+  readonly to: number
+  /** @default [0, the last] */
+  readonly lines?: readonly [from: number, to: number]
+}
+
+/** Converts the pages to integers, because the stored state of an adoption may hold other values. */
+export function inPages(pages: Pages): string {
+  const [from, to, lines] = [Math.trunc(pages.from), Math.trunc(pages.to), pages.lines]
+  const [first, last] = lines ? [`(${from},${lines[0]})`, `(${from},${lines[1]})`] : [`(${from},0)`, `(${to},0)`]
+  return `t.ctid OPERATOR(pg_catalog.>=) '${first}'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '${last}'::pg_catalog.tid`
+}
+
+/** Whether the row should have a hash but has none. */
+export function isUnfilled({ table }: Held): string {
+  const none = `t.${quote(table.hash)} IS NULL`
+  return table.nullable ? `${none} AND NOT (${textIsNull(table, 't').join(' AND ')})` : none
+}
+
+/** The rows that a sweep writes: those without a hash, or also those whose hash is not that of their text. */
+export type Wanted = 'missing' | 'wrong'
+
+export function isWanted(on: Held, wanted: Wanted): string {
+  if (wanted === 'missing') return isUnfilled(on)
+  // The column may have existed before the adoption.
+  const hash = `t.${quote(on.table.hash)}`
+  const textless = textIsNull(on.table, 't').join(' AND ')
+  const right = `${hash} OPERATOR(pg_catalog.=) ${hashExpression(on.table, 't')}`
+  return on.table.nullable
+    ? `NOT (CASE WHEN ${textless} THEN ${hash} IS NULL ELSE coalesce(${right}, false) END)`
+    : `NOT coalesce(${right}, false)`
+}
+
+/** Selects the current number of pages of the table. Rows that are written later have their hashes. */
+const countPages = ({ table }: Held): string =>
+  `SELECT (pg_catalog.pg_relation_size('${tableName(table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
+  `pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text AS pages`
+
+export const texts = ({ table }: Held): string =>
+  table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
+
+/** Counts the bytes that `readTexts` would return, without reading them. */
+const countBytes = (on: Held, pages: Pages, wanted: Wanted): string =>
+  `SELECT coalesce(pg_catalog.sum(${on.table.text
+    .map(({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
+    .join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes FROM ${own(on)} ` +
+  `WHERE ${inPages(pages)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
+
+/** Selects the texts to normalize, by `spot`. If the rows have another normalizer, it selects the text of every row. */
+export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
+  `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${own(on)} WHERE ${inPages(pages)} ` +
+  `AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
+
+/** Changed texts as rows `c` with spots, old texts `o0`, … and new texts `n0`, …, from the parameter $first on. */
+export function alteredTexts({ table }: Held, first: number): Readonly<Record<'rows' | 'set' | 'unchanged', string>> {
+  const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
+  const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
+  const unchanged = table.text.map(({ name }, index) => {
+    const [column, old] = [field('t', name), `c.o${index}`]
+    return `coalesce(${column}::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) ${old} COLLATE pg_catalog."C", ${column} IS NULL AND ${old} IS NULL)`
+  })
+  return {
+    rows: `${unnest([`$${first}::pg_catalog.tid[]`, ...arrays.map((one) => `$${one}::pg_catalog.text[]`)])} AS c (spot, ${names.join(', ')})`,
+    set: table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`).join(', '),
+    unchanged: unchanged.join(' AND '),
+  }
+}
+
+/** Notes rows whose texts are refused. $1 are their spots, and $2 the reasons. */
+const noteRefused = (on: AdoptedTable): string =>
+  `INSERT INTO ${refusedOf(on)} (${keyParts(on)}, reason)
+SELECT ${on.primary.map((name) => field('t', name)).join(', ')}, r.reason
+  FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.text[]'])} AS r (spot, reason)
+  JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) r.spot
+ WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
+ON CONFLICT (${keyParts(on)}) DO UPDATE SET reason = excluded.reason`
+
+const keyParts = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
+
+export const refusedKey = ({ primary }: AdoptedTable): string => {
+  const pairs = primary.map((name, index) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, r.k${index}`)
+  return `pg_catalog.jsonb_build_object(${pairs.join(', ')})`
+}
+
+/** Selects the first refused rows, and the number of all. */
+const readRefused = (on: AdoptedTable, limit: number): string => {
+  return (
+    `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
+    `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${limit}`
+  )
+}
+
+/** Selects the current texts of the refused rows. */
+export const refusedTexts = (on: AdoptedTable): string =>
+  `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r.k')}`
+
+/** Recreates the list of refused rows. */
+export const createRefused = (on: AdoptedTable): string[] => [
+  `DROP TABLE IF EXISTS ${refusedOf(on)}`,
+  `CREATE TABLE ${refusedOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')}, ` +
+    `''::pg_catalog.text AS reason FROM ${tableName(on.table)} AS t WITH NO DATA`,
+  `ALTER TABLE ${refusedOf(on)} ADD PRIMARY KEY (${keyParts(on)})`,
+  ...ownAlone(on, [refusedOf(on)]),
+]
+
+/**
+ * Writes new texts to the rows at the spots $1, if they still have the old texts. The guard refuses a text that another
+ * row holds. Rows that another session has locked are left out.
+ */
+export function renormalize(on: Held): string {
+  const { rows, set, unchanged } = alteredTexts(on, 1)
+  return `WITH c AS (SELECT c.* FROM ${rows}),
+held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) FOR UPDATE SKIP LOCKED),
+written AS (UPDATE ${own(on)} SET ${set} FROM held JOIN c ON c.spot OPERATOR(pg_catalog.=) held.spot
+  WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) AND ${unchanged} RETURNING 1)
+SELECT pg_catalog.count(*)::pg_catalog.text AS written FROM written`
+}
 
 /** A text that the normalizer changes, and its row. */
 export interface TextChange {
@@ -55,7 +181,7 @@ export async function reportRefused(
 }
 
 /** The position of a sweep over the table's pages. */
-export interface Sweep {
+interface Sweep {
   readonly wanted: Wanted
   /** The number of the next page to read. */
   readonly page: number
@@ -99,6 +225,7 @@ export async function sweepPages(
 
 /** The most bytes of texts to read at once. As parameters, they exist several times, with the normalized texts. */
 const MOST_BYTES = 16e6
+
 /** More lines than a page has. */
 const LINES = 2_048
 
@@ -129,4 +256,108 @@ async function* pagePartsOf(
     }
   }
   yield pages
+}
+
+/**
+ * Normalizes the rows of all pages from a given page on.
+ *
+ * @param onBatch called with the next page; returns whether to stop
+ * @returns how many rows are left because another session had locked them or they changed
+ */
+export async function normalizeAll(
+  run: WorkRun,
+  target: Target,
+  from: number,
+  onBatch: (page: number, pages: number) => Promise<boolean> | boolean,
+): Promise<number> {
+  const { session, counts, onProgress } = run
+  const pages = await pagesOf(session, target)
+  return await sweepPages(
+    session,
+    target,
+    { wanted: 'wrong', page: from, pages },
+    async (part) => {
+      const changes = await readChanges(session, target, part, 'wrong')
+      const written = await writeChanges(session, target, changes)
+      counts.normalized += written.rows
+      return changes.length - written.rows - written.refused.size
+    },
+    async (page) => {
+      const ends = await onBatch(page, pages)
+      onProgress({ step: 'fill', fraction: page / pages, rows: counts.normalized })
+      return ends
+    },
+  )
+}
+
+/** The results for some rows. The others are locked, or have another text now. */
+interface NormalizedRows {
+  readonly rows: number
+  /** The reasons, by the spots of the rows. These rows are noted. */
+  readonly refused: ReadonlyMap<string, string>
+}
+
+/** Writes all changes at once, or one by one if one of them is refused. */
+export async function writeChanges(
+  session: AdoptSession,
+  target: Target,
+  changes: readonly TextChange[],
+): Promise<NormalizedRows> {
+  const none = { rows: 0, refused: new Map<string, string>() }
+  const [first, ...others] = changes
+  if (!first) return none
+  const { on } = target
+  try {
+    const values = [changes.map(({ spot }) => spot), ...columnsOfChanges(target, changes)]
+    const [row] = await session.together(async () => await session.query<{ written: string }>(renormalize(on), values))
+    return { ...none, rows: Number(row?.written ?? 0) }
+  } catch (error) {
+    if (isBusyError(error)) return none
+    const reason = refusalOfText(error)
+    if (reason === undefined) throw error
+    if (others.length === 0) {
+      await reportRefused(session, target, [{ spot: first.spot, reason }])
+      return { rows: 0, refused: new Map([[first.spot, reason]]) }
+    }
+    let rows = 0
+    for (const one of changes) {
+      const written = await writeChanges(session, target, [one])
+      rows += written.rows
+      for (const [spot, why] of written.refused) none.refused.set(spot, why)
+    }
+    return { rows, refused: none.refused }
+  }
+}
+
+/** The reason why the database refuses a text; undefined if the error does not concern the row. */
+function refusalOfText(error: unknown): string | undefined {
+  const { code, constraint = '' } = serverError(error) ?? {}
+  if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text (${quote(constraint)})`
+  if (code === SQLSTATE.immutableText) return 'it is immutable'
+  const refuses = ownConstraint(error, []) ?? 'the database'
+  // P0 is an error of the user's trigger.
+  return /^(?:23|P0)/.test(code ?? '') ? `${refuses} refuses it normalized (SQLSTATE ${code})` : undefined
+}
+
+/** Reads the first rows whose texts are refused, and the number of all. */
+export async function refusedRows(
+  { query }: AdoptSession,
+  { on }: Target,
+): Promise<{ total: number; first: RefusedRow[] }> {
+  const rows = await query<Record<'key' | 'reason' | 'total', string>>(readRefused(on, KEYS_NAMED))
+  const first = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
+  return { total: Number(rows[0]?.total ?? 0), first }
+}
+
+/** @throws AdoptionError if texts are refused, unless the caller keeps them */
+export async function refuseListed({ session, options }: WorkRun, target: Target): Promise<void> {
+  if (options.refused === 'keep') return
+  const { total, first } = await refusedRows(session, target)
+  if (total === 0) return
+  const named = first.map(({ key, reason }) => `${JSON.stringify(key)}: ${reason}`).join('; ')
+  throw new AdoptionError(
+    'refused',
+    `The normalizer refuses the texts of ${total} rows of ${tableName(target.on.table)}: ${named}. ` +
+      `Correct or delete them, or keep them as they are with --refused keep.`,
+  )
 }

@@ -5,21 +5,51 @@ import type { Query } from '../sql/catalog'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import type { AdoptionLock, AdoptOptions, BatchOption, HoldOption, LockOption } from './options'
-import { describeHolder, lockHolders } from './status'
-import {
-  type Adopting,
-  type AdoptionFacts,
-  beginLocked,
-  BY_INDEX,
-  CHECK_CLIENT,
-  GIVE_TURN,
-  type LockMode,
-  READ_SETTINGS,
-  TAKE_TURN,
-  WRITE_SETTING,
-  WRITE_SETTINGS,
-} from './sql/table'
-import { SERVER_LAG } from './sql/status'
+import { describeHolder, lockHolders, SERVER_LAG } from './status'
+import { type Adopting, ADOPTION_CLASS, type AdoptionFacts, BY_INDEX, type LockMode, type Site } from './table'
+
+const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4`
+
+/** Takes a session lock for the table with the OID $1. Only one command can hold it. */
+const TAKE_TURN: string = `SELECT pg_catalog.pg_try_advisory_lock(${ADOPTION_KEY}) AS mine`
+
+const GIVE_TURN: string = `SELECT pg_catalog.pg_advisory_unlock(${ADOPTION_KEY})`
+
+/** Opens a transaction that fails if it does not lock the table in time. */
+const beginLocked = (on: Site, mode: LockMode, timeouts: { readonly lock: number; readonly hold: number }): string =>
+  `BEGIN; SET LOCAL lock_timeout = ${timeouts.lock}; SET LOCAL statement_timeout = ${timeouts.hold + timeouts.lock}; ` +
+  `LOCK TABLE ${tableName(on.table)} IN ${mode} MODE; SET LOCAL statement_timeout = ${timeouts.hold}`
+
+/** The server ends the statement of a killed command within this interval. */
+const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
+
+/** Settings of the session of a command. */
+const COMMAND_SETTINGS = {
+  lock_timeout: '0',
+  statement_timeout: '0',
+  jit: 'off',
+  // If a policy would hide rows, the query fails instead.
+  row_security: 'off',
+  // A log holds values as text. A session with other settings must read the same values.
+  datestyle: 'ISO, YMD',
+  timezone: 'UTC',
+  intervalstyle: 'postgres',
+  extra_float_digits: '3',
+  lc_monetary: 'C',
+  bytea_output: 'hex',
+} as const
+
+/** Reads the settings that an adoption changes for its session and restores later. */
+const READ_SETTINGS: string = `SELECT ${['search_path', 'session_replication_role', ...Object.keys(COMMAND_SETTINGS)]
+  .map((name) => `pg_catalog.current_setting('${name}') AS ${name}`)
+  .join(', ')}`
+
+const WRITE_SETTINGS: string = `SELECT ${Object.entries(COMMAND_SETTINGS)
+  .map(([name, value]) => `pg_catalog.set_config('${name}', '${value}', false)`)
+  .join(', ')}`
+
+/** Sets the setting $1 to the value $2. */
+const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
 /** The replacements by tests for time and chance, and the place where tests end the connection. */
 export interface Seams {
@@ -30,7 +60,7 @@ export interface Seams {
 }
 
 /** Options of a command that concern its session. */
-export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | BatchOption>, 'property'>
+type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | BatchOption>, 'property'>
 
 /** A lock to acquire. */
 interface WantedLock {
@@ -42,7 +72,7 @@ interface WantedLock {
 }
 
 /** How a command limits its effect on the application. Times are in milliseconds. */
-export interface Manners {
+interface Manners {
   readonly lock: number
   readonly hold: number
   readonly batch: number
@@ -57,13 +87,19 @@ export interface Manners {
 }
 
 const FIRST_PAUSE_MILLISECONDS = 100
+
 const LONGEST_PAUSE_MILLISECONDS = 3_000
+
 /** Work under the lock that does not finish in time gets more time, up to this many times the limit. */
 const HOLD_GROWTH = 1.5
+
 const HOLD_TIMES = 10
+
 /** The number of attempts after which to report what prevents the lock. */
 const NOTICE_ATTEMPTS = 10
+
 const BRAKE_PAUSE_MILLISECONDS = 500
+
 const MOST_CANCELLED = 5
 
 /** The work under a lock cannot be done now. All of it is undone and tried again later. */

@@ -1,14 +1,83 @@
 import { columnDrift } from '../schema/readiness'
 import { compareRows, nullChanges } from '../schema/rows'
+import { renameColumns, renameIndex } from '../sql/alter'
+import type { InstalledTrigger, InstalledTriggers } from '../sql/catalog'
 import { quote } from '../sql/identifier'
-import { tableName, textRules } from '../sql/text-table'
-import { isKernel } from '../sql/trigger-set'
-import type { GuardNote } from '../triggers/guard'
+import { tableName, textRules, type TextTable } from '../sql/text-table'
+import { dropFunctions, dropTrigger, isKernel, parseNote, type TriggerNote } from '../sql/trigger-set'
+import { type GuardNote, guardOf } from '../triggers/guard'
 import { guardNotesOf } from '../triggers/plan'
 import { AdoptionError } from './session'
-import { beside, guardIn } from './sql/swap'
-import { nameOf } from './sql/table'
-import { requireAdoptable, type Target } from './target'
+import { type AdoptedTable, drops, dropTriggers, nameOf } from './table'
+import { requireAdoptable, type Swap, type Target } from './target'
+
+/**
+ * The table with hidden columns, index and check of other names. These exist beside those of the guard until they
+ * replace them. The guard's own name is the same, so both tables lead to the same objects of the adoption.
+ */
+export const beside = (on: AdoptedTable): AdoptedTable => ({
+  ...on,
+  table: {
+    ...on.table,
+    hash: nameOf(on, 'hash'),
+    number: nameOf(on, 'number'),
+    chained: nameOf(on, 'chained'),
+    index: nameOf(on, 'index'),
+    check: nameOf(on, 'check'),
+  },
+})
+
+const FIRST_SUFFIX = '_place_insert'
+
+/** Selects the triggers and functions of one guard, and the kernel, among all those of a table. */
+export function guardIn(
+  installed: InstalledTriggers,
+  { table }: { readonly table: TextTable },
+  { name }: Pick<TriggerNote, 'name'>,
+): InstalledTriggers {
+  const own = installed.functions.filter(({ body, trusted }) => {
+    const note = trusted ? parseNote(body) : undefined
+    return note?.kind === 'guard' && note.name === name
+  })
+  const runsOwn = ({ runs }: InstalledTrigger): boolean =>
+    own.some((one) => one.name === runs.name && one.schema === runs.schema)
+  // A table that was renamed keeps the names of its triggers.
+  const prefixes = installed.triggers
+    .filter((one) => runsOwn(one) && one.name.endsWith(FIRST_SUFFIX))
+    .map((one) => one.name.slice(0, -FIRST_SUFFIX.length))
+  const suffixes = guardOf(table).triggers.map((one) => one.name.slice(table.guard.length))
+  const names = new Set([table.guard, ...prefixes].flatMap((prefix) => suffixes.map((suffix) => prefix + suffix)))
+  return {
+    ...installed,
+    functions: installed.functions.filter((one) => own.includes(one) || isKernel(one.body)),
+    triggers: installed.triggers.filter((one) => names.has(one.name) || runsOwn(one)),
+  }
+}
+
+/**
+ * Drops the old guard with its columns, which also drops its index and check. Gives their names to the new columns, and
+ * makes the new guard. All of this changes only the catalog, and no row is read.
+ */
+export function swapGuards(on: AdoptedTable, { final, before, loosened }: Swap): string[] {
+  const [relation, { table }] = [tableName(final.table), final]
+  const gone = [before.hash, before.number, before.chained].map((name) => `DROP COLUMN ${quote(name)}`)
+  const renames = new Map([
+    [on.table.hash, table.hash],
+    [on.table.number, table.number],
+    [on.table.chained, table.chained],
+  ])
+  return [
+    ...before.triggers.map((name) => dropTrigger(relation, name)),
+    ...dropTriggers(on),
+    ...dropFunctions(before.functions),
+    ...drops(on),
+    `ALTER TABLE ${relation} ${[...gone, ...loosened.map((name) => `ALTER COLUMN ${quote(name)} DROP NOT NULL`)].join(', ')}`,
+    ...renameColumns(table, renames).up,
+    ...renameIndex(table, on.table.index, table.index).up,
+    `ALTER TABLE ${relation} RENAME CONSTRAINT ${quote(on.table.check)} TO ${quote(table.check)}`,
+    ...guardOf(table).create,
+  ]
+}
 
 /**
  * Returns the target of an adoption. If a guard of another declaration exists, the target has columns beside those of

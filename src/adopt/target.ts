@@ -1,20 +1,94 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { type ColumnMetadata, type Declaration, declarationsOf } from '../registry/registry'
 import { requireServer } from '../registry/internals'
+import { type ColumnMetadata, type Declaration, declarationsOf } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
 import { wantedSets } from '../schema/table'
-import { type Query, type TableState, tableState } from '../sql/catalog'
+import { type Query, tableState, type TableState } from '../sql/catalog'
 import { quote } from '../sql/identifier'
+import { distributionOf, isElsewhere } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { tableName } from '../sql/text-table'
+import { field, tableName, type TextTable } from '../sql/text-table'
 import { TEXT_TRIGGERS, type TriggerSet } from '../sql/trigger-set'
 import { normalizeText } from '../text/normalizer'
 import { guardOf } from '../triggers/guard'
 import { AdoptionError } from './session'
-import type { Swap } from './sql/swap'
-import { type AdoptedTable, type Adopting, type AdoptionFacts, adoptionFacts } from './sql/table'
-import { findNulls, type HiddenComment } from './sql/texts'
+import { type AdoptedTable, type Adopting, type AdoptionFacts, own, primaryKeyAsJson } from './table'
+
+/** The guard of a table: its note, and the functions, triggers and columns that are dropped with it. */
+interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index'> {
+  /** The rules by which it keeps the rows, for a comparison. */
+  readonly rules: string
+  readonly functions: readonly { readonly schema: string; readonly name: string }[]
+  readonly triggers: readonly string[]
+}
+
+/** The replacement of a guard of another declaration. */
+export interface Swap {
+  /** The table as declared. Until the swap, the adoption uses names of its own. */
+  readonly final: AdoptedTable
+  readonly before: StandingGuard
+  /** Columns of the text that may be NULL after the swap. */
+  readonly loosened: readonly string[]
+  /** Columns that become NOT NULL once the new guard exists: the old declaration allows NULL there. */
+  readonly tightened: readonly string[]
+}
+
+const triggersOn = (enabled: string): string => `(
+         SELECT coalesce(pg_catalog.jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_catalog.pg_trigger AS t
+          WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND NOT t.tgisinternal AND t.tgenabled OPERATOR(pg_catalog.=) ANY (${enabled})
+            AND (t.tgtype OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
+            AND NOT EXISTS (SELECT FROM pg_catalog.unnest($2::pg_catalog.text[]) AS p (name) WHERE pg_catalog.starts_with(t.tgname, p.name)))`
+
+/**
+ * @param relation the table's name as SQL; `search_path` applies if it names no schema
+ * @param ours how the names of our own triggers begin
+ * @returns undefined if there is no such table
+ */
+async function adoptionFacts(
+  query: Query,
+  relation: string,
+  ours: readonly string[],
+): Promise<AdoptionFacts | undefined> {
+  const [row] = (await query(
+    `SELECT pg_catalog.jsonb_build_object(
+       'oid', r.oid::pg_catalog.text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
+       'rows', r.reltuples, 'bytes', pg_catalog.pg_relation_size(r.oid),
+       'updateTriggers', ${triggersOn(`'{O,A}'`)}, 'replicaTriggers', ${triggersOn(`'{R,A}'`)},
+       'keyColumns', (
+         SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT a.attname), '[]') FROM pg_catalog.pg_constraint AS f
+           JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) r.oid AND (f.conrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey)
+             OR f.confrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.confkey))
+          WHERE f.contype OPERATOR(pg_catalog.=) 'f' AND r.oid OPERATOR(pg_catalog.=) ANY (ARRAY[f.conrelid, f.confrelid])),
+       'hidesRows', pg_catalog.row_security_active(r.oid),
+       'children', (
+         SELECT coalesce(pg_catalog.jsonb_agg(h.inhrelid::pg_catalog.regclass::pg_catalog.text), '[]') FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),
+       'checks', (
+         SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', k.conname, 'columns', (
+                  SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
+                   WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (k.conkey)))), '[]')
+           FROM pg_catalog.pg_constraint AS k WHERE k.conrelid OPERATOR(pg_catalog.=) r.oid AND k.contype OPERATOR(pg_catalog.=) 'c')
+       )::pg_catalog.text AS facts
+       FROM pg_catalog.pg_class AS r
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+       JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) r.relowner
+      WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
+    [relation, ours],
+  )) as readonly { facts: string }[]
+  if (!row) return undefined
+  const distributed = isElsewhere(await distributionOf(query, relation))
+  return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distributed'>), distributed }
+}
+
+/** Selects the keys of rows that violate NOT NULL, without a lock. */
+const findNulls = (on: Adopting, column: string, limit: number): string =>
+  `SELECT ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
+
+/** A hidden column with the comment that TypeORM expects. */
+export interface HiddenComment {
+  readonly name: string
+  readonly comment: string
+}
 
 /** The target of an adoption: a declaration, and its table on this connection. */
 export interface Target {

@@ -1,62 +1,96 @@
 import type { ObjectLiteral } from 'typeorm'
 import { findDrift } from '../schema/readiness'
-import { indexCondition, sameCondition } from '../sql/alter'
+import { addCheck, addIndex, indexCondition, sameCondition } from '../sql/alter'
 import type { LookupIndex } from '../sql/catalog'
+import { literal, qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { tableName, textRules } from '../sql/text-table'
-import { dropTrigger } from '../sql/trigger-set'
+import {
+  bytewise,
+  field,
+  hashExpression,
+  isFreed,
+  isLive,
+  rowHash,
+  tableName,
+  textIsNull,
+  textRules,
+} from '../sql/text-table'
+import { dropTrigger, makeFunctions } from '../sql/trigger-set'
 import { guardOf } from '../triggers/guard'
+import { planAllFunctions, planSets } from '../triggers/plan'
+import {
+  chainColumns,
+  dropNumbered,
+  type Filled,
+  findChains,
+  isOfChain,
+  lockChains,
+  newHash,
+  numberChains,
+  settleMost,
+  settleRest,
+  TEXT_BATCH,
+  writeNumbers,
+} from './chains'
+import { endFollowing, stopFollowing } from './follow'
 import { type AdoptStep, parseRows, type PlannedStep } from './options'
 import {
+  alteredTexts,
   columnsOfChanges,
+  createRefused,
+  inPages,
+  isUnfilled,
+  isWanted,
+  normalizeAll,
+  type Pages,
   pagesOf,
   readChanges,
+  readTexts,
   readTextsOf,
-  type RefusedSpot,
-  reportRefused,
+  refusedKey,
+  refusedRows,
+  refusedTexts,
+  refuseListed,
+  renormalize,
   sweepPages,
+  type Wanted,
 } from './pages'
-import { AdoptionError, type AdoptSession, Later } from './session'
-import { beside, endFollowing, findFollowing, guardIn, swapGuards } from './sql/swap'
+import type { AdoptSession } from './session'
+import { beside, guardedAs, guardIn, noteOf, refuseTaken, refuseTarget, swapGuards, targetOf } from './swap'
 import {
+  type AdoptedTable,
+  alterTable,
   analyzeTable,
-  BY_INDEX,
+  drops,
+  dropTriggers,
+  FIRST_TEMPORARY_NUMBER,
+  functionOf,
+  type Held,
+  nameOf,
+  nextNumber,
+  numbersOf,
+  objectOf,
+  own,
+  ownAlone,
+  primaryKeyAsJson,
+  queueOf,
+  refusedOf,
+  same,
+  samePrimary,
+  sameTexts,
+  triggerNames,
+  TRIGGERS,
+  vacuumTable,
+} from './table'
+import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target, type HiddenComment } from './target'
+import {
+  adoptions,
+  beginState,
   type Check,
   createAdoptions,
-  createIndex,
   createLookup,
-  disableTriggers,
+  dropFilled,
   dropIndex,
-  endAdoption,
-  findTransitional,
-  leave,
-  textCheck,
-  vacuumTable,
-} from './sql/table'
-import {
-  beginAdoption,
-  countQueue,
-  createObjects,
-  deleteRefused,
-  dropNotes,
-  dropNumbered,
-  fillPages,
-  findChains,
-  countDuplicates,
-  keepRefused,
-  lockChains,
-  numberChains,
-  readQueue,
-  readRefused,
-  refusedTexts,
-  type Wanted,
-  writeNumbers,
-  writeTexts,
-} from './sql/texts'
-import { guardedAs, noteOf, refuseTaken, refuseTarget, targetOf } from './swap'
-import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target } from './target'
-import {
-  beginState,
   type Duplicates,
   finishWork,
   type FoundRows,
@@ -64,13 +98,244 @@ import {
   makeIndex,
   makeLookup,
   planRequired,
-  type RefusedRow,
   requireNotNull,
-  type WorkRun,
   throughPlaces,
   type Work,
+  type WorkRun,
   type WorkState,
 } from './work'
+
+/** Finds the transitional triggers that exist. */
+const findTransitional = (on: Held): string =>
+  `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
+  `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(on).map(literal).join(', ')}])`
+
+/** Creates the unique index as TypeORM does, while others write. */
+const createIndex = ({ table }: Held): string =>
+  addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
+
+/** The check of a text. */
+function textCheck({ table }: Held, isThere: boolean): Check {
+  const [sql = ''] = addCheck(table).up
+  return { name: table.check, clause: isThere ? undefined : `${sql.slice(sql.indexOf('ADD CONSTRAINT'))} NOT VALID` }
+}
+
+/** Disables the transitional triggers at the commit of the guard. To drop one takes a lock that blocks readers. */
+const disableTriggers = (on: Held): string =>
+  `ALTER TABLE ${tableName(on.table)} ${triggerNames(on)
+    .map((name) => `DISABLE TRIGGER ${quote(name)}`)
+    .join(', ')}`
+
+/** Drops everything that only the adoption needed. */
+const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
+
+/**
+ * Drops columns, index and check, and the remains of an adoption. The guard's own statements run first.
+ *
+ * @param lookup an index that is dropped too
+ */
+function leave(on: Held, lookup?: string): string[] {
+  const { table } = on
+  const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
+  return [
+    ...endAdoption(on),
+    `DROP TABLE IF EXISTS ${refusedOf(on)}`,
+    ...(lookup === undefined ? [] : [`DROP INDEX IF EXISTS ${qualified(table.schema, lookup)}`]),
+    ...alterTable(on, [...dropFilled(on, table.text.length + table.scope.length + columns.length), ...columns]),
+  ]
+}
+
+/**
+ * Writes the hashes of the rows of these pages. If the normalizer changed a text, and the row still has the old text,
+ * the new text is written too. Rows that others have locked are left for another sweep. Returns how many rows needed a
+ * write and how many of them were written, and stores the progress of the sweep.
+ *
+ * @param changes whether texts changed; $3 are their spots, and the old and new texts of each column follow
+ */
+function fillPages(on: AdoptedTable, pages: Pages, wanted: Wanted, changes: boolean): string {
+  const { table } = on
+  const hash = quote(table.hash)
+  const lock = 'FOR NO KEY UPDATE SKIP LOCKED'
+  const other = changes ? ' AND NOT (t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[]))' : ''
+  const where = `${inPages(pages)} AND ${isWanted(on, wanted)}${other}`
+  return `WITH seen AS (SELECT pg_catalog.count(*) AS n FROM ${own(on)} WHERE ${where}),
+held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE ${where} ${lock}),
+written AS (
+  UPDATE ${own(on)} SET ${hash} = ${rowHash(table, 't')}
+    FROM held WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND ${inPages(pages)} RETURNING 1),
+${changes ? `${fillChanged(on, pages, wanted, lock)},\n` : ''}stored AS (
+  UPDATE ${adoptions(on)} AS a SET state = a.state OPERATOR(pg_catalog.||) $2::pg_catalog.jsonb
+   WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text)
+SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.cardinality($3::pg_catalog.tid[])' : ''})::pg_catalog.text AS seen,
+       ((SELECT pg_catalog.count(*) FROM written)${changes ? ' OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM altered)' : ''})::pg_catalog.text AS written`
+}
+
+/** Writes changed texts. A row that had a hash leaves its chain and gets its own number. Its new chain is noted. */
+function fillChanged(on: AdoptedTable, pages: Pages, wanted: Wanted, lock: string): string {
+  const { table } = on
+  const { rows, set, unchanged } = alteredTexts(on, 3)
+  const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
+  const moved = wanted === 'missing' ? '' : `, ${number} = ${nextNumber(on)}, ${chained} = false`
+  return `changed AS (
+  SELECT c.* FROM ${rows}),
+open AS MATERIALIZED (
+  SELECT t.ctid AS spot FROM ${own(on)} WHERE ${inPages(pages)} AND t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[])
+     AND ${wanted === 'missing' ? isUnfilled(on) : 'true'} ${lock}),
+altered AS (
+  UPDATE ${own(on)} SET ${set}, ${hash} = ${newHash(on)}${moved}
+    FROM open JOIN changed AS c ON c.spot OPERATOR(pg_catalog.=) open.spot
+   WHERE t.ctid OPERATOR(pg_catalog.=) open.spot AND ${inPages(pages)} AND ${unchanged}
+  RETURNING ${[...table.scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})${
+    wanted === 'missing' ? '' : `,\nnoted AS (INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered)`
+  }`
+}
+
+/** Removes rows from the list of refused rows if their key is not among $1, as JSON, or if they no longer exist. */
+const keepRefused = (on: AdoptedTable): string =>
+  `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
+  `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r.k')}))`
+
+/** Deletes the refused rows at the spots $1. */
+const deleteRefused = (on: AdoptedTable): string =>
+  `DELETE FROM ${own(on)} USING ${refusedOf(on)} AS r WHERE ${samePrimary(on, 'r.k')} ` +
+  `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+
+/** Counts rows with the same text: groups, surplus rows and the largest group. Selects the keys of the first groups. */
+function countDuplicates(on: AdoptedTable, limit: number): string {
+  const { table } = on
+  const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
+  const named = [
+    ...table.scope.map((name, index) => `${field('t', name)} AS s${index}`),
+    `${field('t', table.hash)} AS hash`,
+  ]
+  const live = [...isLive(table, 't'), 'true'].join(' AND ')
+  return `WITH c AS MATERIALIZED (SELECT ${named.join(', ')} FROM ${own(on)} WHERE t.${quote(table.chained)} AND ${live}),
+g AS MATERIALIZED (
+  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${primaryKeyAsJson(on, 't')} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
+    FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} GROUP BY ${by.join(', ')}
+  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
+SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
+       coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
+       (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${limit}) AS f)::pg_catalog.text AS first
+  FROM g`
+}
+
+/** Creates the objects that the transitional triggers need. Does not lock the table itself. */
+function createObjects(on: AdoptedTable): string[] {
+  const { table } = on
+  const scope = table.scope.map((name, index) => `t.${quote(name)} AS s${index}, `).join('')
+  return [
+    ...drops(on),
+    `CREATE SEQUENCE ${numbersOf(on)} AS pg_catalog.int4 MINVALUE ${FIRST_TEMPORARY_NUMBER}`,
+    `CREATE TABLE ${queueOf(on)} AS SELECT ${scope}NULL::pg_catalog.${table.digest.type} AS hash ` +
+      `FROM ${tableName(table)} AS t WITH NO DATA`,
+    `ALTER TABLE ${queueOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
+      `ADD numbered pg_catalog.bool NOT NULL DEFAULT false`,
+    ...createRefused(on),
+    ...ownAlone(on, [numbersOf(on), queueOf(on)]),
+    ...makeFunctions({ fresh: [functionOf(on, 'place', placingBody(on)), functionOf(on, 'note', noteBody(on))] }),
+  ]
+}
+
+const sameScopeColumns = ({ table }: Held): string[] =>
+  table.scope.map((name) => same(field('OLD', name), field('NEW', name)))
+
+const keepsHash = ({ table }: Held): string => same(field('OLD', table.hash), field('NEW', table.hash))
+
+/** Gives every row that a client writes its hash at once, and a number of its own until its chain is settled. */
+function placingBody(on: AdoptedTable): string {
+  const { table } = on
+  const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
+  const set = (value: string, place: string): string =>
+    `NEW.${hash} := ${value};\n  NEW.${number} := ${place};\n  NEW.${chained} := false;\n  RETURN NEW;`
+  const textless = table.nullable
+    ? `  IF ${textIsNull(table, 'NEW').join(' AND ')} THEN\n  ${set('NULL', '0')}\n  END IF;\n`
+    : ''
+  const freed = isFreed(table, 'NEW').map(
+    (gone) => `  IF ${gone} THEN\n  ${set(hashExpression(table, 'NEW'), '0')}\n  END IF;\n`,
+  )
+  return `\nBEGIN\n${textless}${freed.join('')}  ${set(hashExpression(table, 'NEW'), nextNumber(on))}\nEND\n`
+}
+
+/** Notes the chain that a row joined, and the one that an anchor left. */
+function noteBody(on: AdoptedTable): string {
+  const { table } = on
+  const columns = [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
+  const note = (row: string): string => {
+    const values = [...table.scope, table.hash].map((name) => field(row, name)).join(', ')
+    return `INSERT INTO ${queueOf(on)} (${columns}) VALUES (${values});`
+  }
+  const number = (row: string): string => field(row, table.number)
+  const came = [
+    `TG_OP OPERATOR(pg_catalog.<>) 'DELETE'`,
+    `${field('NEW', table.hash)} IS NOT NULL`,
+    `${number('NEW')} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`,
+    `(TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR ${number('OLD')} OPERATOR(pg_catalog.<>) ${number('NEW')})`,
+  ]
+  const stayed = [...sameScopeColumns(on), keepsHash(on), ...isLive(table, 'NEW')]
+  const left = [
+    `TG_OP OPERATOR(pg_catalog.<>) 'INSERT'`,
+    field('OLD', table.chained),
+    `(TG_OP OPERATOR(pg_catalog.=) 'DELETE' OR NOT (${stayed.join(' AND ')}))`,
+  ]
+  return `
+BEGIN
+  IF ${came.join(' AND ')} THEN
+    ${note('NEW')}
+  END IF;
+  IF ${left.join(' AND ')} THEN
+    ${note('OLD')}
+  END IF;
+  RETURN NULL;
+END
+`
+}
+
+function createTriggers(on: AdoptedTable): string[] {
+  const { table } = on
+  const trigger = (suffix: (typeof TRIGGERS)[number], event: string, run: string, when?: string): string =>
+    `CREATE TRIGGER ${quote(nameOf(on, suffix))} ${event} ON ${tableName(table)} FOR EACH ROW ` +
+    `${when === undefined ? '' : `WHEN (${when}) `}EXECUTE FUNCTION ${objectOf(on, run)}()`
+  const [oldHash, newHash] = [field('OLD', table.hash), field('NEW', table.hash)]
+  const stayed = [...sameTexts(on, 'OLD', 'NEW'), ...sameScopeColumns(on), keepsHash(on)].join(' AND ')
+  const restored =
+    table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
+  // The backfill sets the hash of a row that has none, and a number that it knows to be right.
+  const written = `${newHash} IS NULL OR ${oldHash} IS NOT NULL AND (${[`NOT (${stayed})`, ...restored].join(' OR ')})`
+  const [was, is] = [field('OLD', table.number), field('NEW', table.number)]
+  const temporary = `${is} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`
+  return [
+    trigger('place_insert', 'BEFORE INSERT', 'place'),
+    trigger('place_update', 'BEFORE UPDATE', 'place', written),
+    trigger('note_insert', 'AFTER INSERT', 'note', temporary),
+    trigger(
+      'note_update',
+      'AFTER UPDATE',
+      'note',
+      `${temporary} AND ${was} OPERATOR(pg_catalog.<>) ${is} OR ${field('OLD', table.chained)}`,
+    ),
+    trigger('note_delete', 'AFTER DELETE', 'note', field('OLD', table.chained)),
+  ]
+}
+
+/**
+ * Adds the hidden columns, as constants that rewrite no row, and the transitional triggers.
+ *
+ * @param hidden the hash, the number and the flag
+ * @param standing the columns that exist already
+ */
+function beginAdoption(on: AdoptedTable, hidden: readonly HiddenComment[], standing: ReadonlySet<string>): string[] {
+  const types = [on.table.digest.type, 'integer NOT NULL DEFAULT 0', 'boolean NOT NULL DEFAULT false']
+  const added = hidden.flatMap(({ name }, index) => (standing.has(name) ? [] : `ADD ${quote(name)} ${types[index]}`))
+  return [
+    ...(added.length === 0 ? [] : [`ALTER TABLE ${tableName(on.table)} ${added.join(', ')}`]),
+    ...hidden.map(
+      ({ name, comment }) => `COMMENT ON COLUMN ${tableName(on.table)}.${quote(name)} IS ${literal(comment)}`,
+    ),
+    ...dropTriggers(on),
+    ...createTriggers(on),
+  ]
+}
 
 /** The state of the adoption of a text. */
 export interface TextState extends WorkState {
@@ -83,15 +348,10 @@ export interface TextState extends WorkState {
   readonly renormalizes?: boolean
 }
 
-/** Few rows, because a client may wait for them. */
-const TEXT_BATCH = { first: 200, least: 20 }
 /** How often a sweep frees the space of old row versions for new ones. Otherwise the heap would double. */
 const VACUUMS = 4
+
 const VACUUM_LEAST_PAGES = 1_000
-/** Few enough notes for the last transaction, which holds the lock, to settle at once. */
-const LAST_NOTES = 20
-/** The most notes to settle in one step, while clients write as quickly as notes are settled. */
-const MOST_NOTES = 200
 
 /** A text, and its table on this connection. */
 export abstract class TextWork implements Work {
@@ -403,7 +663,7 @@ export class UnguardedText extends TextWork {
   }
 }
 
-export const rulesOf = ({ on: { table }, swap }: Pick<Target, 'on' | 'swap'>): string =>
+const rulesOf = ({ on: { table }, swap }: Pick<Target, 'on' | 'swap'>): string =>
   JSON.stringify([
     textRules(table, table.digest.name),
     table.deleted,
@@ -414,139 +674,74 @@ export const rulesOf = ({ on: { table }, swap }: Pick<Target, 'on' | 'swap'>): s
 const lookupsOf = ({ on: { table }, declaration: { lookup: name } }: Target): LookupIndex[] =>
   name === undefined ? [] : [{ rows: table, name, column: table.text[0]?.name ?? '' }]
 
-/** Drops the objects of `follow`, if they exist because such a command was killed. */
-export async function stopFollowing(session: AdoptSession, { on }: Pick<Target, 'on'>): Promise<void> {
-  const [row] = await session.query<{ found: boolean }>(findFollowing(on))
-  if (row?.found !== true) return
-  await session.locked({ on, step: 'follow', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    await session.all(endFollowing(on))
-  })
-}
-
-/** Reads the first rows whose texts are refused, and the number of all. */
-export async function refusedRows(
-  { query }: AdoptSession,
-  { on }: Target,
-): Promise<{ total: number; first: RefusedRow[] }> {
-  const rows = await query<Record<'key' | 'reason' | 'total', string>>(readRefused(on, KEYS_NAMED))
-  const first = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
-  return { total: Number(rows[0]?.total ?? 0), first }
-}
-
-/** @throws AdoptionError if texts are refused, unless the caller keeps them */
-export async function refuseListed({ session, options }: WorkRun, target: Target): Promise<void> {
-  if (options.refused === 'keep') return
-  const { total, first } = await refusedRows(session, target)
-  if (total === 0) return
-  const named = first.map(({ key, reason }) => `${JSON.stringify(key)}: ${reason}`).join('; ')
-  throw new AdoptionError(
-    'refused',
-    `The normalizer refuses the texts of ${total} rows of ${tableName(target.on.table)}: ${named}. ` +
-      `Correct or delete them, or keep them as they are with --refused keep.`,
-  )
-}
-
-type Filled = Readonly<Record<'seen' | 'written', string | null>>
-
-/** Processes what clients write meanwhile, until the remaining rows can be processed under the lock. */
-async function settleMost({ session, onProgress }: WorkRun, target: Target): Promise<void> {
-  let before = Infinity
-  for (let rounds = 1; ; rounds += 1) {
-    let [last, stuck] = ['0', 0]
-    // Reads the current notes once. Later notes wait for the next round, or this round might never end.
-    await session.inBatches(TEXT_BATCH, async (limit) => {
-      const notes = await notesAfter(session, target, last, limit)
-      if (notes.length > 0)
-        stuck += await session.patiently('number', async () => await settleNotes(session, target, notes))
-      last = notes.at(-1) ?? last
-      return { done: notes.length, more: notes.length === limit }
-    })
-    const [row] = await session.query<{ notes: string }>(countQueue(target.on), [MOST_NOTES + 1])
-    const left = Number(row?.notes ?? 0)
-    onProgress({ step: 'guard', fraction: undefined, rows: left })
-    if (stuck === 0 && (left <= LAST_NOTES || (left >= before && left <= MOST_NOTES))) return
-    before = left
-    if (stuck > 0) await session.rest(rounds)
-  }
-}
-
-/** Settles all remaining notes, under the lock of the transaction. @throws Later if that cannot be done now */
-async function settleRest(session: AdoptSession, target: Target): Promise<void> {
-  await session.query(BY_INDEX)
-  // A text that is normalized moves to another chain, which is noted.
-  for (let round = 0; round < 3; round += 1) {
-    const notes = await notesAfter(session, target, '0', MOST_NOTES + 1)
-    if (notes.length === 0) return
-    if (notes.length > MOST_NOTES || (await settleNotes(session, target, notes)) > 0) break
-  }
-  throw new Later('There is more to do than the lock has time for.')
-}
-
-async function notesAfter({ query }: AdoptSession, { on }: Target, last: string, limit: number): Promise<string[]> {
-  return (await query<{ seq: string }>(readQueue(on), [last, limit])).map(({ seq }) => seq)
-}
-
-/** A row of a chain, read and locked. A row that another session has locked has no spot. */
-type ChainRow = Readonly<Record<string, string | null>>
-
-/** The values to write into the rows of some chains. */
-interface Writes {
-  readonly numbers: { readonly spot: string; readonly number: number; readonly chained: boolean }[]
-  readonly texts: { readonly spot: string; readonly texts: readonly (string | null)[] }[]
-  readonly refused: RefusedSpot[]
-}
-
-/** @returns how many chains are left unchanged, because another session has locked a row, or they must be read again */
-async function settleNotes(session: AdoptSession, target: Target, notes: readonly string[]): Promise<number> {
-  const { on } = target
-  const chains = new Map<string, ChainRow[]>()
-  for (const row of await session.query<ChainRow>(lockChains(on), [notes])) {
-    const chain = row['chain'] ?? ''
-    chains.set(chain, [...(chains.get(chain) ?? []), row])
-  }
-  const writes: Writes = { numbers: [], texts: [], refused: [] }
-  const { numbers, texts, refused } = writes
-  const stuck: string[] = []
-  for (const [chain, rows] of chains) {
-    const isLocked = rows.some(({ spot }) => spot === null)
-    if (isLocked || !planChain(target, rows, writes)) stuck.push(chain)
-  }
-  await reportRefused(session, target, refused)
-  if (texts.length > 0) {
-    const columns = on.table.text.map((_, index) => texts.map((one) => one.texts[index] ?? null))
-    await session.query(writeTexts(on), [texts.map(({ spot }) => spot), ...columns])
-  }
-  if (numbers.length > 0) {
-    const columns = (['spot', 'number', 'chained'] as const).map((name) => numbers.map((one) => one[name]))
-    await session.query(writeNumbers(on), columns)
-  }
-  await session.query(dropNotes(on), [notes, stuck])
-  return stuck.length
-}
-
 /**
- * Rows whose text the normalizer changes leave the chain. The first of the others is the anchor, and each has a number.
- *
- * @returns false if the chain must be read again, because the anchor leaves rows behind that were not read
+ * A text whose rows are normalized again under its guard. The guard is kept, so that no text is stored twice meanwhile.
+ * If another row holds the normalized text of a row, that row is noted with the refused rows.
  */
-function planChain(target: Target, rows: readonly ChainRow[], { numbers, texts, refused }: Writes): boolean {
-  const staying = rows.filter((row) => {
-    if (!target.normalizes) return true
-    const spot = row['spot'] ?? ''
-    const normalized = normalizeStored(target.declaration.text, readTextsOf(target, row))
-    if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
-    else if (normalized.changed) texts.push({ spot, texts: normalized.texts })
-    return 'refused' in normalized || !normalized.changed
-  })
-  const highest = Number(rows[0]?.['highest'])
-  const unread = highest > Number(rows[0]?.['number'])
-  if (unread && staying[0] !== rows[0]) return false
-  let next = Math.max(0, highest) + 1
-  for (const [position, row] of staying.entries()) {
-    const number = position === 0 ? 0 : next++
-    const chained = position === 0 && (staying.length > 1 || unread)
-    const same = number === Number(row['number']) && chained === (row['chained'] === 'yes')
-    if (!same) numbers.push({ spot: row['spot'] ?? '', number, chained })
+export class GuardedText extends TextWork {
+  override readonly writes = { under: 'the guard has to run' }
+
+  refuse(): void {
+    // Every table that has the guard can be normalized.
   }
-  return true
+
+  async begin(run: WorkRun): Promise<AdoptStep> {
+    await beginState(run, this, { renormalizes: true })
+    await run.session.all(createRefused(this.on))
+    return await goOn(run.session, this.on, 'fill', { page: 0, pages: 0 })
+  }
+
+  /**
+   * Sweeps until no row is left. The next step is not stored. A run that stops there begins a new sweep, because
+   * refused texts may have been corrected.
+   */
+  async fill(run: WorkRun): Promise<AdoptStep> {
+    const { session } = run
+    const { on, state } = this
+    let page = state && state.page < (state.pages ?? 0) ? state.page : 0
+    if (page === 0) await session.all(createRefused(on))
+    for (let sweeps = 1; ; sweeps += 1) {
+      const left = await normalizeAll(run, this.target, page, async (next, pages) => {
+        await goOn(session, on, 'fill', { page: next, pages })
+        return false
+      })
+      if (left === 0 && page === 0) return 'guard'
+      if (left > 0) await session.rest(sweeps)
+      page = 0
+    }
+  }
+
+  /** Replaces the guard with that of the new declaration. */
+  async guard(run: WorkRun): Promise<AdoptStep> {
+    const { session } = run
+    const { on } = this
+    await refuseListed(run, this.target)
+    await finishWork(session, on, 'guard', this.changeGuard())
+    return 'done'
+  }
+
+  private changeGuard(): string[] {
+    const { on, state } = this.target
+    const wanted = guardOf(on.table)
+    // Other texts, names and numbers of the table keep their triggers and functions.
+    const installed = guardIn(state, on, wanted.note)
+    const site = { schema: on.table.schema, table: on.table.table, wanted: [wanted], installed }
+    const placed = { ...site, searchSchema: on.table.schema, touched: false, isNew: false }
+    const { before, after } = planSets(placed)
+    return [...before.up, ...planAllFunctions([placed], [], []).before.up, ...after.up]
+  }
+
+  plan(): PlannedStep[] {
+    const { on } = this
+    const first = { from: 0, to: 16 }
+    return [
+      { step: 'begin', lock: undefined, statements: createAdoptions(on) },
+      {
+        step: 'fill',
+        lock: undefined,
+        statements: [...createRefused(on), readTexts(on, first, 'wrong'), renormalize(on)],
+      },
+      { step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: this.changeGuard() },
+    ]
+  }
 }

@@ -1,6 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
-import type { LookupIndex, Query } from '../sql/catalog'
-import { quote } from '../sql/identifier'
+import { addLookup, type LookupIndex, type Query } from '../sql/catalog'
+import { qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import {
@@ -13,23 +13,90 @@ import {
 } from './options'
 import { AdoptionError, type AdoptSession, type TableCommand, withTable } from './session'
 import {
-  addChecks,
   type Adopting,
   type AdoptionFacts,
   ADOPTIONS,
-  type Check,
-  createAdoptions,
-  createLookup,
-  dropIndex,
+  alterTable,
   FIND_KEPT,
-  forgetState,
-  readState,
+  nameOf,
+  ownAlone,
+  refusePlanted,
   refuseWritten,
-  requireColumns,
-  validateChecks,
-  writeState,
-} from './sql/table'
+  type Site,
+} from './table'
 import { againstOwn, type RefusedRows } from './target'
+
+/** The adoptions of the table's schema, as SQL. */
+export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
+
+/** Makes the table in which adoptions of the schema store their states. */
+export const createAdoptions = (on: Adopting): string[] => [
+  refuseWritten(on, ADOPTIONS),
+  `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
+  refusePlanted(on, ADOPTIONS),
+  ...ownAlone(on, [adoptions(on)], 'readable'),
+]
+
+/** The stored state of the adoption $1. */
+const readState = (schema: string): string =>
+  `SELECT a.state::pg_catalog.text AS state FROM ${qualified(schema, ADOPTIONS)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
+
+/** Adds the members $2 to the stored state, or creates it. */
+const writeState = (on: Site): string =>
+  `INSERT INTO ${adoptions(on)} AS a (guard, state) VALUES ($1::pg_catalog.text, $2::pg_catalog.jsonb)
+ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) excluded.state`
+
+export const forgetState = (on: Site): string =>
+  `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
+
+/** Creates an index that finds texts by their hashes, and its comment. */
+export const createLookup = (lookup: LookupIndex): string[] =>
+  addLookup(lookup).up.map((sql) => sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'))
+
+export const dropIndex = ({ table }: Site, name: string): string =>
+  `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
+
+const filledName = (on: Site, column: number): string => nameOf(on, `filled_${column}`)
+
+/** Clauses that drop the NOT NULL checks of so many columns, if they exist. */
+export const dropFilled = (on: Site, columns: number): string[] =>
+  Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
+
+/** A check that is validated together with the NOT NULL checks of columns. */
+export interface Check {
+  readonly name: string
+  /** The clause that adds the check; undefined if it exists already. */
+  readonly clause: string | undefined
+}
+
+/** Adds checks for rows that are written from now on. One statement locks the table once. */
+const addChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
+  alterTable(on, [
+    ...required.flatMap((name, index) => [
+      `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
+      `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
+    ]),
+    ...(check?.clause === undefined ? [] : [check.clause]),
+  ])
+
+/** Validates the checks. The server reads the table once, while others read and write. */
+const validateChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
+  alterTable(
+    on,
+    [...required.map((_, index) => filledName(on, index)), ...(check ? [check.name] : [])].map(
+      (name) => `VALIDATE CONSTRAINT ${quote(name)}`,
+    ),
+  )
+
+/** Makes columns NOT NULL. The valid checks prove it, so that the server does not read the rows again. */
+const requireColumns = (on: Site, required: readonly string[]): string[] => [
+  // In one statement, the check would be dropped before the server uses it as a proof.
+  ...alterTable(
+    on,
+    required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
+  ),
+  ...alterTable(on, dropFilled(on, required.length)),
+]
 
 /** The state of an adoption, as the database stores it. Each kind adds its own members. */
 export interface WorkState {
@@ -45,7 +112,7 @@ export interface WorkState {
 export const GUARD_FIRST: readonly AdoptStep[] = ['begin', 'fill', 'number', 'index', 'guard', 'check', 'clean', 'done']
 
 /** The numbers of rows that were written, normalized and numbered. */
-export interface AdoptCounts {
+interface AdoptCounts {
   filled: number
   normalized: number
   numbered: number

@@ -133,16 +133,7 @@ describe('the tarball', () => {
     const places = files.map((file) => (file.includes('/') ? `${path.posix.dirname(file)}/` : file))
     const features = ['names/', 'numbers/', 'once/', 'stream/', 'url/', 'typeorm-calls/', 'nest/']
     const entries = ['', 'adopt/', 'doctor/', 'text/', ...features]
-    const inner = [
-      'adopt/sql/',
-      'calls/',
-      'connection/',
-      'core/',
-      'declare/',
-      'names/sql/',
-      'numbers/sql/',
-      'registry/',
-    ]
+    const inner = ['calls/', 'connection/', 'core/', 'declare/', 'names/sql/', 'numbers/sql/', 'registry/']
     const layers = [...entries, ...inner, 'schema/', 'sql/', 'triggers/', 'typeorm/']
     expect([...new Set(places)].sort()).toEqual(
       [

@@ -1,0 +1,289 @@
+import { quote, unnest } from '../sql/identifier'
+import { field, hashExpression, isLive } from '../sql/text-table'
+import { readTextsOf, type RefusedSpot, reportRefused, texts } from './pages'
+import { type AdoptSession, Later } from './session'
+import {
+  type AdoptedTable,
+  BY_INDEX,
+  FIRST_TEMPORARY_NUMBER,
+  type Held,
+  nextNumber,
+  own,
+  ownAlone,
+  queueOf,
+  samePrimary,
+  workOf,
+} from './table'
+import { normalizeStored, type Target } from './target'
+import type { WorkRun } from './work'
+
+/** The hash of a text that is given as `n0`, …. */
+export const newHash = ({ table }: Held): string =>
+  hashExpression(
+    { digest: table.digest, text: table.text.map(({ prefix }, index) => ({ name: `n${index}`, prefix })) },
+    'c',
+  )
+
+export const chainColumns = ({ table }: Held): string =>
+  [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
+
+export const isOfChain = ({ table }: Held, chain: string): string =>
+  [
+    ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${chain}.s${index}`),
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${chain}.hash`,
+    ...isLive(table, 't'),
+  ].join(' AND ')
+
+/**
+ * Finds the rows of chains that have several rows or no anchor, and the numbers that they should have. Every chain is
+ * noted too, because its anchor may be deleted before it is flagged.
+ */
+export function findChains(on: AdoptedTable): string[] {
+  const { table, primary } = on
+  const [hash, number] = [field('t', table.hash), field('t', table.number)]
+  const chain = [...table.scope.map((name) => field('t', name)), hash]
+  const known = [
+    `${hash} IS NOT NULL`,
+    `${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}`,
+    ...isLive(table, 't'),
+  ]
+  const named = [...table.scope.map((name, index) => `${field('t', name)} AS s${index}`), `${hash} AS hash`].join(', ')
+  const keys = primary.map((name) => field('t', name))
+  const several = `several AS MATERIALIZED (
+  SELECT ${named} FROM ${own(on)} WHERE ${known.join(' AND ')} GROUP BY ${chain.join(', ')}
+  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1 OR pg_catalog.min(${number}) OPERATOR(pg_catalog.>) 0)`
+  return [
+    `DROP TABLE IF EXISTS ${workOf(on)}`,
+    `CREATE TABLE ${workOf(on)} AS WITH ${several}
+SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
+  SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${hash} AS hash,
+         (pg_catalog.row_number() OVER (PARTITION BY ${chain.join(', ')} ORDER BY ${[number, ...keys].join(', ')}) OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 AS number,
+         ${table.scope.map((name, index) => `${field('t', name)} AS s${index}, `).join('')}true AS due
+    FROM several AS c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WHERE ${known.join(' AND ')}) AS w`,
+    `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
+    ...ownAlone(on, [workOf(on)]),
+    `ANALYZE ${workOf(on)}`,
+    `INSERT INTO ${queueOf(on)} (${chainColumns(on)}, numbered) SELECT ${chainColumns(on)}, true FROM ${workOf(on)} AS w WHERE w.number OPERATOR(pg_catalog.=) 0`,
+  ]
+}
+
+/**
+ * Numbers the rows of work from the place $1 on, at most $2 of them, and removes them from the work, except those that
+ * others have locked. A row that has left its chain has another number already.
+ */
+export function numberChains(on: AdoptedTable): string {
+  const { table } = on
+  const [number, chained] = [quote(table.number), quote(table.chained)]
+  return `WITH w AS MATERIALIZED (
+  SELECT * FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8
+   ORDER BY w.place LIMIT $2::pg_catalog.int8),
+seen AS MATERIALIZED (SELECT w.place FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')}),
+held AS MATERIALIZED (
+  SELECT t.ctid AS spot, w.* FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} FOR NO KEY UPDATE OF t SKIP LOCKED),
+written AS (
+  UPDATE ${own(on)} SET ${number} = h.number, ${chained} = h.number OPERATOR(pg_catalog.=) 0 FROM held AS h
+   WHERE ${samePrimary(on, 'h.k')} AND t.ctid OPERATOR(pg_catalog.=) h.spot AND ${isOfChain(on, 'h')}
+     AND t.${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}),
+done AS (
+  DELETE FROM ${workOf(on)} AS o USING w WHERE o.place OPERATOR(pg_catalog.=) w.place
+     AND (EXISTS (SELECT FROM held AS h WHERE h.place OPERATOR(pg_catalog.=) w.place)
+       OR NOT EXISTS (SELECT FROM seen AS s WHERE s.place OPERATOR(pg_catalog.=) w.place))
+  RETURNING 1)
+SELECT (SELECT pg_catalog.max(w.place) FROM w)::pg_catalog.text AS last, (SELECT pg_catalog.count(*) FROM w)::pg_catalog.text AS seen,
+       (SELECT pg_catalog.count(*) FROM done)::pg_catalog.text AS written`
+}
+
+/** Selects the notes after the place $1, at most $2 of them. */
+export const readQueue = (on: Held): string =>
+  `SELECT q.seq::pg_catalog.text AS seq FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
+  `ORDER BY q.seq LIMIT $2::pg_catalog.int8`
+
+/** Deletes the notes of numbered chains whose flagged anchor exists. If it is deleted, a trigger notes it anew. */
+export const dropNumbered = (on: Held): string =>
+  `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${isOfChain(on, 'q')} ` +
+  `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
+
+/** Counts the notes, up to $1. */
+const countQueue = (on: Held): string =>
+  `SELECT pg_catalog.count(*)::pg_catalog.text AS notes FROM ` +
+  `(SELECT FROM ${queueOf(on)} LIMIT $1::pg_catalog.int8) AS q`
+
+/**
+ * For each chain that the notes $1 name, locks the row with the lowest number and the rows without a real number.
+ * Selects them with the highest real number. A row that another session has locked has no `spot`, and its chain must
+ * not be touched. The other rows are not read, because any number of them may hold a text. Uses the unique index.
+ */
+export function lockChains(on: AdoptedTable): string {
+  const { table, primary } = on
+  const number = field('t', table.number)
+  const chains = `SELECT pg_catalog.min(q.seq) AS chain, ${chainColumns(on)} FROM ${queueOf(on)} AS q
+   WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) GROUP BY ${chainColumns(on)}`
+  const keys = primary.map((name) => field('t', name))
+  const first = (order: string, more = ''): string =>
+    `(SELECT ${number} FROM ${own(on)} WHERE ${isOfChain(on, 'c')}${more} ORDER BY ${number} ${order} LIMIT 1)`
+  const real = ` AND ${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}`
+  const spots = (which: string): string =>
+    `SELECT b.chain, b.highest, t.ctid AS spot FROM b JOIN ${own(on)} ON ${isOfChain(on, 'b')} AND ${which}`
+  return `WITH c AS MATERIALIZED (${chains}),
+b AS MATERIALIZED (SELECT c.*, ${first('ASC', real)} AS lowest, ${first('DESC', real)} AS highest FROM c),
+seen AS MATERIALIZED (
+  ${spots(`${number} OPERATOR(pg_catalog.=) b.lowest`)}
+  UNION ALL ${spots(`${number} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`)}),
+held AS MATERIALIZED (
+  SELECT t.ctid AS spot, ${number} AS number, ${field('t', table.chained)} AS chained,
+         ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${texts(on)}
+    FROM seen AS s JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) s.spot FOR UPDATE OF t SKIP LOCKED)
+SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.text AS highest, h.spot::pg_catalog.text AS spot, h.number::pg_catalog.text AS number,
+       CASE WHEN h.chained THEN 'yes' ELSE 'no' END AS chained, ${table.text.map((_, index) => `h.c${index}`).join(', ')}
+  FROM seen AS s LEFT JOIN held AS h ON h.spot OPERATOR(pg_catalog.=) s.spot
+ ORDER BY s.chain, h.number, ${primary.map((_, index) => `h.k${index}`).join(', ')}`
+}
+
+/** Deletes the notes $1, except those of the chains that the notes $2 name. */
+const dropNotes = (on: Held): string => {
+  const chain = ({ table }: Held): string =>
+    [...table.scope.map((_, index) => `s${index}`), 'hash']
+      .map((name) => `o.${name} OPERATOR(pg_catalog.=) q.${name}`)
+      .join(' AND ')
+  return (
+    `DELETE FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ` +
+    `AND NOT EXISTS (SELECT FROM ${queueOf(on)} AS o WHERE o.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND ${chain(on)})`
+  )
+}
+
+/** Writes the numbers $2 and the flags $3 to the locked rows at the spots $1. */
+export function writeNumbers(on: Held): string {
+  const { table } = on
+  return `UPDATE ${own(on)} SET ${quote(table.number)} = w.number, ${quote(table.chained)} = w.chained
+  FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.int4[]', '$3::pg_catalog.bool[]'])} AS w (spot, number, chained)
+ WHERE t.ctid OPERATOR(pg_catalog.=) w.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+}
+
+/** Writes other texts to the locked rows at the spots $1. They leave their chains, and the new chains are noted. */
+function writeTexts(on: AdoptedTable): string {
+  const { table } = on
+  const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
+  const names = table.text.map((_, index) => `n${index}`)
+  const arrays = table.text.map((_, index) => `$${index + 2}::pg_catalog.text[]`)
+  const set = table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
+  return `WITH altered AS (
+  UPDATE ${own(on)} SET ${set.join(', ')}, ${hash} = ${newHash(on)}, ${number} = ${nextNumber(on)}, ${chained} = false
+    FROM ${unnest(['$1::pg_catalog.tid[]', ...arrays])} AS c (spot, ${names.join(', ')})
+   WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
+  RETURNING ${[...table.scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})
+INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered`
+}
+
+/** Few rows, because a client may wait for them. */
+export const TEXT_BATCH = { first: 200, least: 20 }
+
+/** Few enough notes for the last transaction, which holds the lock, to settle at once. */
+const LAST_NOTES = 20
+
+/** The most notes to settle in one step, while clients write as quickly as notes are settled. */
+const MOST_NOTES = 200
+
+export type Filled = Readonly<Record<'seen' | 'written', string | null>>
+
+/** Processes what clients write meanwhile, until the remaining rows can be processed under the lock. */
+export async function settleMost({ session, onProgress }: WorkRun, target: Target): Promise<void> {
+  let before = Infinity
+  for (let rounds = 1; ; rounds += 1) {
+    let [last, stuck] = ['0', 0]
+    // Reads the current notes once. Later notes wait for the next round, or this round might never end.
+    await session.inBatches(TEXT_BATCH, async (limit) => {
+      const notes = await notesAfter(session, target, last, limit)
+      if (notes.length > 0)
+        stuck += await session.patiently('number', async () => await settleNotes(session, target, notes))
+      last = notes.at(-1) ?? last
+      return { done: notes.length, more: notes.length === limit }
+    })
+    const [row] = await session.query<{ notes: string }>(countQueue(target.on), [MOST_NOTES + 1])
+    const left = Number(row?.notes ?? 0)
+    onProgress({ step: 'guard', fraction: undefined, rows: left })
+    if (stuck === 0 && (left <= LAST_NOTES || (left >= before && left <= MOST_NOTES))) return
+    before = left
+    if (stuck > 0) await session.rest(rounds)
+  }
+}
+
+/** Settles all remaining notes, under the lock of the transaction. @throws Later if that cannot be done now */
+export async function settleRest(session: AdoptSession, target: Target): Promise<void> {
+  await session.query(BY_INDEX)
+  // A text that is normalized moves to another chain, which is noted.
+  for (let round = 0; round < 3; round += 1) {
+    const notes = await notesAfter(session, target, '0', MOST_NOTES + 1)
+    if (notes.length === 0) return
+    if (notes.length > MOST_NOTES || (await settleNotes(session, target, notes)) > 0) break
+  }
+  throw new Later('There is more to do than the lock has time for.')
+}
+
+async function notesAfter({ query }: AdoptSession, { on }: Target, last: string, limit: number): Promise<string[]> {
+  return (await query<{ seq: string }>(readQueue(on), [last, limit])).map(({ seq }) => seq)
+}
+
+/** A row of a chain, read and locked. A row that another session has locked has no spot. */
+type ChainRow = Readonly<Record<string, string | null>>
+
+/** The values to write into the rows of some chains. */
+interface Writes {
+  readonly numbers: { readonly spot: string; readonly number: number; readonly chained: boolean }[]
+  readonly texts: { readonly spot: string; readonly texts: readonly (string | null)[] }[]
+  readonly refused: RefusedSpot[]
+}
+
+/** @returns how many chains are left unchanged, because another session has locked a row, or they must be read again */
+async function settleNotes(session: AdoptSession, target: Target, notes: readonly string[]): Promise<number> {
+  const { on } = target
+  const chains = new Map<string, ChainRow[]>()
+  for (const row of await session.query<ChainRow>(lockChains(on), [notes])) {
+    const chain = row['chain'] ?? ''
+    chains.set(chain, [...(chains.get(chain) ?? []), row])
+  }
+  const writes: Writes = { numbers: [], texts: [], refused: [] }
+  const { numbers, texts, refused } = writes
+  const stuck: string[] = []
+  for (const [chain, rows] of chains) {
+    const isLocked = rows.some(({ spot }) => spot === null)
+    if (isLocked || !planChain(target, rows, writes)) stuck.push(chain)
+  }
+  await reportRefused(session, target, refused)
+  if (texts.length > 0) {
+    const columns = on.table.text.map((_, index) => texts.map((one) => one.texts[index] ?? null))
+    await session.query(writeTexts(on), [texts.map(({ spot }) => spot), ...columns])
+  }
+  if (numbers.length > 0) {
+    const columns = (['spot', 'number', 'chained'] as const).map((name) => numbers.map((one) => one[name]))
+    await session.query(writeNumbers(on), columns)
+  }
+  await session.query(dropNotes(on), [notes, stuck])
+  return stuck.length
+}
+
+/**
+ * Rows whose text the normalizer changes leave the chain. The first of the others is the anchor, and each has a number.
+ *
+ * @returns false if the chain must be read again, because the anchor leaves rows behind that were not read
+ */
+function planChain(target: Target, rows: readonly ChainRow[], { numbers, texts, refused }: Writes): boolean {
+  const staying = rows.filter((row) => {
+    if (!target.normalizes) return true
+    const spot = row['spot'] ?? ''
+    const normalized = normalizeStored(target.declaration.text, readTextsOf(target, row))
+    if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
+    else if (normalized.changed) texts.push({ spot, texts: normalized.texts })
+    return 'refused' in normalized || !normalized.changed
+  })
+  const highest = Number(rows[0]?.['highest'])
+  const unread = highest > Number(rows[0]?.['number'])
+  if (unread && staying[0] !== rows[0]) return false
+  let next = Math.max(0, highest) + 1
+  for (const [position, row] of staying.entries()) {
+    const number = position === 0 ? 0 : next++
+    const chained = position === 0 && (staying.length > 1 || unread)
+    const same = number === Number(row['number']) && chained === (row['chained'] === 'yes')
+    if (!same) numbers.push({ spot: row['spot'] ?? '', number, chained })
+  }
+  return true
+}
