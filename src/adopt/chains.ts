@@ -7,9 +7,9 @@ import {
   BY_INDEX,
   FIRST_TEMPORARY_NUMBER,
   type Held,
+  makeWork,
   nextNumber,
   own,
-  ownAlone,
   queueOf,
   samePrimary,
   workOf,
@@ -26,6 +26,12 @@ export const newHash = ({ table }: Held): string =>
 
 export const chainColumns = ({ table }: Held): string =>
   [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
+
+/** The chain of a row `t`, as `s0`, … and `hash`. */
+export const chainFields = ({ table }: Held): string =>
+  [...table.scope.map((name, index) => `${field('t', name)} AS s${index}`), `${field('t', table.hash)} AS hash`].join(
+    ', ',
+  )
 
 export const isOfChain = ({ table }: Held, chain: string): string =>
   [
@@ -47,22 +53,20 @@ export function findChains(on: AdoptedTable): string[] {
     `${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}`,
     ...isLive(table, 't'),
   ]
-  const named = [...table.scope.map((name, index) => `${field('t', name)} AS s${index}`), `${hash} AS hash`].join(', ')
   const keys = primary.map((name) => field('t', name))
   const several = `several AS MATERIALIZED (
-  SELECT ${named} FROM ${own(on)} WHERE ${known.join(' AND ')} GROUP BY ${chain.join(', ')}
+  SELECT ${chainFields(on)} FROM ${own(on)} WHERE ${known.join(' AND ')} GROUP BY ${chain.join(', ')}
   HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1 OR pg_catalog.min(${number}) OPERATOR(pg_catalog.>) 0)`
   return [
-    `DROP TABLE IF EXISTS ${workOf(on)}`,
-    `CREATE TABLE ${workOf(on)} AS WITH ${several}
+    ...makeWork(
+      on,
+      `WITH ${several}
 SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
   SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${hash} AS hash,
          (pg_catalog.row_number() OVER (PARTITION BY ${chain.join(', ')} ORDER BY ${[number, ...keys].join(', ')}) OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 AS number,
          ${table.scope.map((name, index) => `${field('t', name)} AS s${index}, `).join('')}true AS due
     FROM several AS c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WHERE ${known.join(' AND ')}) AS w`,
-    `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
-    ...ownAlone(on, [workOf(on)]),
-    `ANALYZE ${workOf(on)}`,
+    ),
     `INSERT INTO ${queueOf(on)} (${chainColumns(on)}, numbered) SELECT ${chainColumns(on)}, true FROM ${workOf(on)} AS w WHERE w.number OPERATOR(pg_catalog.=) 0`,
   ]
 }

@@ -23,7 +23,7 @@ import {
   texts,
   writeChanges,
 } from './pages'
-import { type AdoptSession, type Seams, withTable } from './session'
+import { type AdoptSession, type Seams } from './session'
 import {
   type AdoptedTable,
   type Adopting,
@@ -34,11 +34,11 @@ import {
   objectOf,
   own,
   ownAlone,
-  primaryKeyAsJson,
+  keyAsJson,
   samePrimary,
   sameTexts,
 } from './table'
-import { findTargetOf, normalizeStored, requireAdopted, type Target } from './target'
+import { normalizeStored, requireAdopted, withText, type Target } from './target'
 import type { RefusedRow, WorkRun } from './work'
 
 /** The rows that clients have written, by primary key (`k0`, …), in the order of `seq`. */
@@ -87,10 +87,6 @@ export const endFollowing = (on: Held): string[] => [
   `DROP TABLE IF EXISTS ${writtenOf(on)}`,
 ]
 
-/** Selects whether rows are noted. If so, a command follows the writers, or was killed while it did. */
-const findFollowing = (on: Held): string =>
-  `SELECT pg_catalog.to_regclass(${literal(writtenOf(on))}) IS NOT NULL AS found`
-
 /**
  * Selects whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone
  * proves nothing, because another role can have made it.
@@ -101,11 +97,8 @@ export const findLeft = (on: Pick<Adopting, 'table'>): string =>
 
 /** Selects the first $1 notes, each with its current row. If the row no longer exists, `spot` is NULL. */
 const readWritten = (on: AdoptedTable): string =>
-  `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
+  `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${keyAsJson(on)}::pg_catalog.text AS key, ${texts(on)} FROM ` +
   `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`
-
-const dropWritten = (on: Held): string =>
-  `DELETE FROM ${writtenOf(on)} AS w WHERE w.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
 /** Options of `follow`, like those of `adopt`. */
 export interface FollowOptions extends Pick<AdoptOptions, LockOption | HoldOption | BatchOption> {
@@ -159,8 +152,7 @@ export async function followWith(
   options: FollowOptions,
   seams: Seams,
 ): Promise<FollowReport> {
-  const find = findTargetOf(dataSource, entity, options.property)
-  return await withTable({ dataSource, find, options, seams }, async (session, target) => {
+  return await withText(dataSource, entity, options, seams, async (session, target) => {
     requireAdopted(target, true)
     const counts = { filled: 0, normalized: 0, numbered: 0 }
     const run: WorkRun = { session, options: {}, onProgress: () => {}, counts }
@@ -230,14 +222,19 @@ async function settleWritten(
     settled.push(...(one?.notes ?? []))
     tell(`${one?.key} is not normalized: ${reason}`)
   }
-  await session.query(dropWritten(target.on), [settled])
+  await session.query(
+    `DELETE FROM ${writtenOf(target.on)} AS w WHERE w.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
+    [settled],
+  )
   // A written row is read once more, because it may have changed meanwhile.
   return { normalized: written.rows, busy: settled.length === NOTES || written.rows > 0 }
 }
 
 /** Drops the objects of `follow`, if they exist because such a command was killed. */
 export async function stopFollowing(session: AdoptSession, { on }: Pick<Target, 'on'>): Promise<void> {
-  const [row] = await session.query<{ found: boolean }>(findFollowing(on))
+  const [row] = await session.query<{ found: boolean }>(
+    `SELECT pg_catalog.to_regclass(${literal(writtenOf(on))}) IS NOT NULL AS found`,
+  )
   if (row?.found !== true) return
   await session.locked({ on, step: 'follow', mode: 'ACCESS EXCLUSIVE' }, async () => {
     await session.all(endFollowing(on))

@@ -43,14 +43,11 @@ export interface LoggedChange {
 }
 
 /**
- * Reads foreign keys from the catalog: of any action, composite ones too, a partition's only as its parent's. Calls
- * `refuse` if the referring owner may not act as the table's, because its triggers would run as the merging role.
+ * Reads foreign keys from the catalog: of any action, composite ones too, a partition's only as its parent's.
+ *
+ * @throws AdoptionError if a referring owner may not act as the table's: its triggers would run as the merging role
  */
-export async function referencesTo(
-  query: Query,
-  oid: string,
-  refuse: (referring: string) => never,
-): Promise<Reference[]> {
+export async function referencesTo(query: Query, oid: string): Promise<Reference[]> {
   const names = (table: string, columns: string): string =>
     `(SELECT pg_catalog.jsonb_agg(a.attname ORDER BY k.i) FROM pg_catalog.unnest(${columns}) WITH ORDINALITY AS k (n, i)
         JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) ${table} AND a.attnum OPERATOR(pg_catalog.=) k.n)`
@@ -71,7 +68,14 @@ export async function referencesTo(
     [oid],
   )) as readonly { found: string }[]
   const found = JSON.parse(row?.found ?? '[]') as (Reference & { readonly trusted: boolean })[]
-  return found.map(({ trusted, ...reference }) => (trusted ? reference : refuse(tableName(reference))))
+  return found.map(({ trusted, ...reference }) => {
+    if (trusted) return reference
+    throw new AdoptionError(
+      'unsupported',
+      `The owner of ${tableName(reference)} may not act as the owner of the table that it refers to: its triggers would ` +
+        `run as the role that merges. See who made it; then drop its foreign key, or change its owner.`,
+    )
+  })
 }
 
 /** The log of merges. */
@@ -253,18 +257,10 @@ const READ_KEYED: string = `SELECT pg_catalog.jsonb_build_object('oid', c.oid::p
   LEFT JOIN pg_catalog.pg_constraint AS p ON p.conrelid OPERATOR(pg_catalog.=) c.oid AND p.contype OPERATOR(pg_catalog.=) 'p'
  WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
-/** @throws AdoptionError for a table whose owner could run code as the role that merges */
-export function refuseReferring(table: string): never {
-  throw new AdoptionError(
-    'unsupported',
-    `The owner of ${table} may not act as the owner of the table that it refers to: its triggers would run as the role ` +
-      `that merges. See who made it; then drop its foreign key, or change its owner.`,
-  )
-}
-
-/** Tables as the catalog describes them. Each is read once. */
+/** Tables and what refers to them, as the catalog describes them. Each is read once. */
 export class Tables {
   private readonly found = new Map<string, Promise<MergedTable>>()
+  private readonly references = new Map<string, Promise<Reference[]>>()
 
   constructor(private readonly session: AdoptSession) {}
 
@@ -275,6 +271,12 @@ export class Tables {
     const name = tableName({ schema, table })
     const found = this.found.get(name) ?? this.read(name)
     this.found.set(name, found)
+    return await found
+  }
+
+  async referencesTo({ oid }: MergedTable): Promise<readonly Reference[]> {
+    const found = this.references.get(oid) ?? referencesTo(this.session.query, oid)
+    this.references.set(oid, found)
     return await found
   }
 

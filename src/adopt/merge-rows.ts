@@ -12,15 +12,13 @@ import {
   merges,
   namesOfColumns,
   type Reference,
-  referencesTo,
-  refuseReferring,
   shownAll,
   shownRow,
   type Tables,
 } from './merge-log'
 import { parseRows } from './options'
 import type { AdoptSession } from './session'
-import { type AdoptedTable, type Held, own, samePrimary, workOf } from './table'
+import { type AdoptedTable, type Held, keyAsJson, own, samePrimary, sameTexts, workOf } from './table'
 import type { Target } from './target'
 
 /** Selects the values to set at the places $1. */
@@ -66,15 +64,10 @@ const pairs = (on: AdoptedTable): string => `${pairsOf(on).from} WHERE ${pairsOf
 /** Selects the places among $1 whose rows are still duplicates: both have one text, in one scope. */
 function seePairs(on: AdoptedTable): string {
   const { table } = on
-  const same = table.text.map(({ name }) => {
-    const [left, right] = [field('l', name), field('t', name)]
-    const text = (one: string): string => `${one}::pg_catalog.text COLLATE pg_catalog."C"`
-    return `coalesce(${text(left)} OPERATOR(pg_catalog.=) ${text(right)}, ${left} IS NULL AND ${right} IS NULL)`
-  })
   const scope = [...table.scope, table.hash].map(
     (name) => `${field('l', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
   )
-  const equal = [...same, ...scope, ...isLive(table, 'l'), ...isLive(table, 't')].join(' AND ')
+  const equal = [...sameTexts(on, 'l', 't'), ...scope, ...isLive(table, 'l'), ...isLive(table, 't')].join(' AND ')
   return `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${equal}`
 }
 
@@ -92,16 +85,6 @@ const countChanges = (on: Held): string =>
   `SELECT m.change::pg_catalog.text AS change, pg_catalog.count(*)::pg_catalog.text AS rows, pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m
  WHERE m.seq OPERATOR(pg_catalog.>) $2::pg_catalog.int8 AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
  GROUP BY m.change`
-
-/** Selects the keys at the places $1: that of the row to delete, and that of the row that stays. */
-const readKeys = ({ primary, ...on }: AdoptedTable): string => {
-  const key = (letter: string): string =>
-    `pg_catalog.jsonb_build_object(${primary.map((name, index) => `${literal(name)}::pg_catalog.text, w.${letter}${index}`).join(', ')})`
-  return (
-    `SELECT ${key('k')}::pg_catalog.text AS row, ${key('p')}::pg_catalog.text AS kept FROM ${workOf(on)} AS w ` +
-    `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
-  )
-}
 
 const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
@@ -133,6 +116,8 @@ interface MergedPairs {
   readonly kept: string
 }
 
+const PLACE = 'w.place::pg_catalog.text'
+
 /** The pairs of the places $1. */
 const placesSource = (on: AdoptedTable): MergedPairs => ({
   ...pairsOf(on),
@@ -156,9 +141,9 @@ const refers = (reference: Reference, row: string, to: string): string =>
     ...holds(reference, row),
   ].join(' AND ')
 
-/** Selects the places whose kept row refers to the row to delete. After a merge, it would refer to itself. */
-const seeSelf = (on: AdoptedTable, reference: Reference): string =>
-  `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${refers(reference, 't', 'l')}`
+/** Selects the pairs whose kept row refers to the row to delete. After a merge, it would refer to itself. */
+const seeSelf = ({ from, where }: MergedPairs, reference: Reference, place: string): string =>
+  `SELECT ${place} AS place FROM ${from} WHERE ${where} AND ${refers(reference, 't', 'l')}`
 
 /**
  * Selects why references of a pair cannot be turned and restored exactly, with a row for each place and reason.
@@ -282,11 +267,6 @@ function findConflicts(
   JOIN ${tableName(child)} AS o ON ${clash.join(' AND ')}
  WHERE ${isRow(parent, 'l', '$1')} FOR UPDATE OF r, o`
 }
-
-/** Whether the row $2 refers to the row $1. */
-const refersItself = (table: MergedTable, reference: Reference): string =>
-  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')} ` +
-  `WHERE ${isRow(table, 'l', '$1')} AND ${refers(reference, 't', 'l')}`
 
 /** Logs the whole row $1. $2 is the text, $3 the table as a `LoggedChange`, $4 and $5 the keys of the merged pair. */
 const logOne = (on: Held, table: MergedTable): string => `INSERT INTO ${merges(on)} (guard, old, kept, change, data)
@@ -419,13 +399,16 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
   const { on } = target
   const placesOf = async (sql: string, of: readonly string[]): Promise<string[]> =>
     (await session.query<{ place: string }>(sql, [of])).map(({ place }) => place)
+  const source = placesSource(on)
   const seen = new Set(await placesOf(seePairs(on), places))
   const locked = await placesOf(lockPairs(on), places)
   const left = new Map<string, string>()
   for (const one of references) {
-    if (one.own)
-      for (const place of await placesOf(seeSelf(on, one), locked)) left.set(place, 'it would refer to itself')
-    const inexact = findInexact(placesSource(on), one, 'w.place::pg_catalog.text')
+    if (one.own) {
+      for (const place of await placesOf(seeSelf(source, one, PLACE), locked))
+        left.set(place, 'it would refer to itself')
+    }
+    const inexact = findInexact(source, one, PLACE)
     for (const { place, reason } of await session.query<Record<'place' | 'reason', string>>(inexact, [locked])) {
       left.set(place, reason)
     }
@@ -449,11 +432,23 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
 }
 
 async function mergedKeysOf({ session, target }: MergeRun, places: readonly string[]): Promise<MergedKey[]> {
-  const rows = await session.query<Record<'row' | 'kept', string>>(readKeys(target.on), [places])
+  const { on } = target
+  const key = (letter: 'k' | 'p'): string => `${keyAsJson(on, (_, index) => `w.${letter}${index}`)}::pg_catalog.text`
+  const rows = await session.query<Record<'row' | 'kept', string>>(
+    `SELECT ${key('k')} AS row, ${key('p')} AS kept FROM ${workOf(on)} AS w ` +
+      `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
+    [places],
+  )
   return rows.map(({ row, kept }) => ({
     row: parseRows(row, 1) as ObjectLiteral,
     kept: parseRows(kept, 1) as ObjectLiteral,
   }))
+}
+
+/** Whether a statement counts any row, as `n`. */
+async function isAny(session: AdoptSession, sql: string, values: unknown[]): Promise<boolean> {
+  const [found] = await session.query<{ n: string }>(sql, values)
+  return found?.n !== '0'
 }
 
 /** @throws Unmergeable if a trigger prevents it */
@@ -461,28 +456,25 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
   const { session, target, table, tables, references, clears, conflicts } = merging
   const { on } = target
   if (ready.length === 0) return
-  const isAny = async (sql: string): Promise<boolean> => {
-    const [found] = await session.query<{ n: string }>(sql, [ready])
-    return found?.n !== '0'
-  }
+  const source = placesSource(on)
   for (const places of await turnedTogether(merging, ready)) {
     for (const one of references) {
       if (first) for (const place of places) await conflicts.clear(place, one)
       const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns, when: one.when }
       const values = [places, on.table.guard, JSON.stringify(change)]
-      await session.query(turn(on, placesSource(on), one, await tables.keyed(one), 2), values)
+      await session.query(turn(on, source, one, await tables.keyed(one), 2), values)
     }
   }
   // Triggers that count references run now, because a row that is restored later must not be counted twice.
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
   // Only now, because a trigger on one table may write rows of another table whose references were turned before.
   for (const one of references) {
-    const isReferring = await isAny(stillReferring(placesSource(on), one))
-    if (isReferring) throw new Unmergeable(`a trigger undoes references of ${one.table}`)
+    if (await isAny(session, stillReferring(source, one), [ready]))
+      throw new Unmergeable(`a trigger undoes references of ${one.table}`)
   }
   await session.query(logRows(on, table), [ready, on.table.guard])
   await session.query(deleteRows(on), [ready])
-  if (await isAny(stillThere(on))) throw new Unmergeable('a trigger keeps it')
+  if (await isAny(session, stillThere(on), [ready])) throw new Unmergeable('a trigger keeps it')
   await session.query(noteMergedKeys(on), [ready])
   if (merging.decides) await setAll(merging, ready)
   if (clears) {
@@ -525,8 +517,6 @@ const DEEPEST = 10
 
 /** Merges rows that would clash once their references are turned, and rows that refer to them in turn. */
 export class Conflicts {
-  private readonly references = new Map<string, Promise<Reference[]>>()
-
   /** @param merged tables, as `table` or `schema.table`, whose rows are merged although they differ */
   constructor(
     private readonly session: AdoptSession,
@@ -550,18 +540,15 @@ export class Conflicts {
   ): Promise<void> {
     const child = await this.tables.keyed(reference)
     if (child.primary.length === 0) return
+    const isMerged = [child.table, `${child.schema}.${child.table}`].some((name) => this.merged.includes(name))
     const touched = child.indexes.filter(({ columns }) => columns.some((name) => reference.columns.includes(name)))
     for (const { name, columns } of touched) {
       const sql = findConflicts(parent, reference, child, columns)
       for (const one of await this.session.query<Pair & { same: boolean }>(sql, [pair.old, pair.kept])) {
-        if (!one.same && !this.isMerged(child)) throw new Unmergeable(name)
+        if (!one.same && !isMerged) throw new Unmergeable(name)
         await this.mergePair(child, one, above)
       }
     }
-  }
-
-  private isMerged({ schema, table }: MergedTable): boolean {
-    return this.merged.includes(table) || this.merged.includes(`${schema}.${table}`)
   }
 
   private async mergePair(table: MergedTable, pair: Pair, above: readonly Pair[]): Promise<void> {
@@ -573,32 +560,22 @@ export class Conflicts {
       [above[0]?.old, above[0]?.kept],
     ]
     const source = pairSource(table)
-    for (const reference of await this.referencesTo(table)) {
-      if (reference.own) await this.refuseSelf(table, reference, values)
+    for (const reference of await this.tables.referencesTo(table)) {
+      const isSelf = reference.own && (await this.session.query(seeSelf(source, reference, '0'), values)).length > 0
+      if (isSelf) throw new Unmergeable(`a row of ${name} would refer to itself`)
       const [inexact] = await this.session.query<{ reason: string }>(findInexact(source, reference, '0'), values)
       if (inexact) throw new Unmergeable(inexact.reason)
       await this.clearPair(table, reference, pair, [...above, pair])
       const change: LoggedChange = { schema: reference.schema, table: reference.table, columns: reference.columns }
       const turned = turn(this.on, source, reference, await this.tables.keyed(reference), 3)
       await this.session.query(turned, [...values, guard, JSON.stringify(change), ...keys])
-      const [still] = await this.session.query<{ n: string }>(stillReferring(source, reference), values)
-      if (still?.n !== '0') throw new Unmergeable(`a trigger undoes references of ${reference.table}`)
+      if (await isAny(this.session, stillReferring(source, reference), values)) {
+        throw new Unmergeable(`a trigger undoes references of ${reference.table}`)
+      }
     }
     const change: LoggedChange = { schema, table: name }
     await this.session.query(logOne(this.on, table), [pair.old, guard, JSON.stringify(change), ...keys])
     await this.session.query(deleteOne(table), [pair.old])
-    const [there] = await this.session.query<{ n: string }>(isThere(table), [pair.old])
-    if (there?.n !== '0') throw new Unmergeable(`a trigger keeps a row of ${name}`)
-  }
-
-  private async refuseSelf(table: MergedTable, reference: Reference, values: unknown[]): Promise<void> {
-    const [found] = await this.session.query<{ n: string }>(refersItself(table, reference), values)
-    if (found?.n !== '0') throw new Unmergeable(`a row of ${table.table} would refer to itself`)
-  }
-
-  private async referencesTo({ oid }: MergedTable): Promise<Reference[]> {
-    const found = this.references.get(oid) ?? referencesTo(this.session.query, oid, refuseReferring)
-    this.references.set(oid, found)
-    return await found
+    if (await isAny(this.session, isThere(table), [pair.old])) throw new Unmergeable(`a trigger keeps a row of ${name}`)
   }
 }

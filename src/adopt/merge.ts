@@ -2,8 +2,8 @@ import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, type Rule, RULE, type Rules } from '../options'
 import { literal } from '../sql/identifier'
-import { field, isLive, tableName } from '../sql/text-table'
-import { isOfChain } from './chains'
+import { bytewise, field, isLive, tableName } from '../sql/text-table'
+import { chainFields, isOfChain } from './chains'
 import {
   createKeys,
   createLog,
@@ -14,7 +14,6 @@ import {
   readPlaces,
   type Reference,
   referencesTo,
-  refuseReferring,
   Tables,
 } from './merge-log'
 import { Conflicts, dropChanged, type LeftRow, mergeBatch, type MergedKey, type MergeRun } from './merge-rows'
@@ -27,9 +26,9 @@ import {
   parseRows,
   PROPERTY_OPTION,
 } from './options'
-import { AdoptionError, type AdoptSession, type Seams, withTable } from './session'
-import { type AdoptedTable, own, ownAlone, samePrimary, workOf } from './table'
-import { findTargetOf, requireAdopted, type Target } from './target'
+import { AdoptionError, type AdoptSession, type Seams } from './session'
+import { type AdoptedTable, makeWork, own, samePrimary, workOf } from './table'
+import { requireAdopted, withText, type Target } from './target'
 import { throughPlaces } from './work'
 
 /** Parameters: a qualified table, a column. */
@@ -65,29 +64,21 @@ function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteDate: st
   const keys = primary.map((name) => field('t', name))
   const by = [
     ...table.scope.map((name) => field('t', name)),
-    ...table.text.map(({ name }) => `${field('t', name)}::pg_catalog.text COLLATE pg_catalog."C"`),
+    ...table.text.map(({ name }) => bytewise('t', name)),
   ].join(', ')
   const order = [
     ...(deleteDate === undefined ? [] : [`${field('t', deleteDate)} IS NOT NULL`]),
     ...keys.map((key) => (keep === 'oldest' ? key : `${key} DESC`)),
   ].join(', ')
-  const chain = [
-    ...table.scope.map((name, index) => `${field('t', name)} AS s${index}`),
-    `${field('t', table.hash)} AS hash`,
-  ]
   const kept = keys.map((key, index) => `pg_catalog.first_value(${key}) OVER w AS p${index}`).join(', ')
-  return [
-    `DROP TABLE IF EXISTS ${workOf(on)}`,
-    `CREATE TABLE ${workOf(on)} AS
-WITH c AS MATERIALIZED (SELECT ${chain.join(', ')} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
+  return makeWork(
+    on,
+    `WITH c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
 r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank, NULL::pg_catalog.jsonb AS data
         FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
 SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
   FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
-    `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
-    ...ownAlone(on, [workOf(on)]),
-    `ANALYZE ${workOf(on)}`,
-  ]
+  )
 }
 
 /**
@@ -158,8 +149,7 @@ export async function checkMerge(
   options: NamedReferences & { readonly property?: string | undefined },
 ): Promise<void> {
   checkOptions('checkMerge()', options, { ...PROPERTY_OPTION, ...NAMED_RULES })
-  const find = findTargetOf(dataSource, entity, options.property)
-  await withTable({ dataSource, find, options: {}, seams: {} }, async (session, target) => {
+  await withText(dataSource, entity, { property: options.property }, {}, async (session, target) => {
     await allReferences(session, target, options)
   })
 }
@@ -170,7 +160,7 @@ export async function checkMerge(
  * @throws AdoptionError if the role may not turn them
  */
 async function allReferences(session: AdoptSession, target: Target, named: NamedReferences): Promise<Reference[]> {
-  const references = await referencesTo(session.query, target.facts.oid, refuseReferring)
+  const references = await referencesTo(session.query, target.facts.oid)
   // With a misspelt name, every row of the intended table would be left.
   for (const name of Object.keys(named.conflict ?? {})) {
     const found = await session.query(FIND_TABLE, [name])
@@ -327,8 +317,7 @@ export async function mergeWith(
   options: MergeOptions,
   seams: Seams,
 ): Promise<MergeReport> {
-  const find = findTargetOf(dataSource, entity, options.property)
-  return await withTable({ dataSource, find, options, seams }, async (session, target) => {
+  return await withText(dataSource, entity, options, seams, async (session, target) => {
     requireAdopted(target, true)
     const references = await allReferences(session, target, options)
     const { deleteDateColumn } = target.declaration.metadata

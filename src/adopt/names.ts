@@ -187,13 +187,6 @@ const findUnclaimed = (on: NamedTable): string => {
     WHERE v.text IS NOT NULL AND NOT EXISTS (SELECT FROM ${on.names} AS n WHERE ${isHeld.join(' AND ')})) AS found`
 }
 
-/** Drops triggers, look-ups and the remains of an adoption. The names of the rows are released afterwards. */
-const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): string[] => [
-  ...nameTriggersOf(on.holder).drop,
-  ...alterTable(on, dropFilled(on, nameColumnsOf(on).length)),
-  ...lookups.flatMap((one) => addLookup(one).down.map((sql) => sql.replace('DROP INDEX', 'DROP INDEX IF EXISTS'))),
-]
-
 const nameTexts = (on: NamedTable): string[] =>
   nameColumnsOf(on).map((name, index) => `${field('t', name)}::pg_catalog.text AS c${index}`)
 
@@ -285,10 +278,6 @@ const readLeft = (on: NamedTable, limit: number): string =>
     FROM ${leftRowsOf(on)} AS l ORDER BY l.kind, l.key, l.property, l.seq DESC) AS l
  LIMIT ${limit}`
 
-/** Counts the notes of each kind. */
-const countLeft = (on: NamedTable): string =>
-  `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftRowsOf(on)} AS l GROUP BY l.kind`
-
 const analyzeNames = ({ names }: NamedTable): string => `ANALYZE ${names}`
 
 interface NamesState extends WorkState {
@@ -345,11 +334,7 @@ const RELEASED_ROWS = 1_000n
  */
 export async function findNames(metadata: EntityMetadata, query: Query): Promise<NamesWork> {
   const holder = holderTable(metadata)
-  const { facts, state: found } = await findTable(query, {
-    metadata,
-    relation: tableName(holder),
-    sets: [nameTriggersOf(holder)],
-  })
+  const { facts, state: found } = await findTable(query, metadata, tableName(holder), [nameTriggersOf(holder)])
   const primary = holder.primary.map(({ name }) => name)
   const on: NamedTable = {
     table: { schema: facts.schema, table: facts.table, guard: namedSet(holder.table, 'names') },
@@ -665,7 +650,9 @@ class NamesWork implements Work {
 
   /** Counts the remaining rows, by kind. */
   private async countLeft({ query }: AdoptSession): Promise<ReadonlyMap<string, number>> {
-    const rows = await query<Record<'kind' | 'notes', string>>(countLeft(this.on))
+    const rows = await query<Record<'kind' | 'notes', string>>(
+      `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftRowsOf(this.on)} AS l GROUP BY l.kind`,
+    )
     return new Map(rows.map(({ kind, notes }) => [kind, Number(notes)]))
   }
 
@@ -750,7 +737,13 @@ class NamesWork implements Work {
   }
 
   leave(): string[] {
-    return leaveNames(this.on, this.lookups)
+    return [
+      ...nameTriggersOf(this.on.holder).drop,
+      ...alterTable(this.on, dropFilled(this.on, nameColumnsOf(this.on).length)),
+      ...this.lookups.flatMap((one) =>
+        addLookup(one).down.map((sql) => sql.replace('DROP INDEX', 'DROP INDEX IF EXISTS')),
+      ),
+    ]
   }
 
   async afterLeaving(session: AdoptSession): Promise<void> {

@@ -121,11 +121,6 @@ UPDATE ${own(on)} SET ${column} = p.number
  WHERE t.ctid OPERATOR(pg_catalog.=) p.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
-/** Counts the rows without a number, up to the limit. */
-const countUnnumbered = (on: NumberedTable, limit: number): string =>
-  `SELECT pg_catalog.count(*)::pg_catalog.text AS rows FROM (
-  SELECT FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NULL LIMIT ${limit}) AS r`
-
 /** Finds a row that has a number. */
 const findNumbered = (on: NumberedTable): string =>
   `SELECT FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NOT NULL LIMIT 1`
@@ -186,11 +181,7 @@ const LOCKED = 'Somebody has rows locked that have no number.'
  */
 export async function findNumber(declaration: NumberDeclaration, query: Query): Promise<NumberWork> {
   const { table, metadata } = declaration
-  const { facts, state: found } = await findTable(query, {
-    metadata,
-    relation: tableName(table),
-    sets: [numberTriggers(table)],
-  })
+  const { facts, state: found } = await findTable(query, metadata, tableName(table), [numberTriggers(table)])
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: NumberedTable = {
     table: { schema: facts.schema, table: facts.table, guard: table.triggers },
@@ -332,7 +323,8 @@ class NumberWork implements Work {
 
   /** Counts the rows without a number, up to the limit. */
   private async unnumbered({ query }: AdoptSession, limit: number): Promise<number> {
-    const [row] = await query<{ rows: string }>(countUnnumbered(this.on, limit))
+    const [row] = await query<{ rows: string }>(`SELECT pg_catalog.count(*)::pg_catalog.text AS rows FROM (
+  SELECT FROM ${own(this.on)} WHERE ${field('t', this.on.number.number)} IS NULL LIMIT ${limit}) AS r`)
     return Number(row?.rows ?? 0)
   }
 

@@ -1,10 +1,10 @@
 import type { ObjectLiteral } from 'typeorm'
 import { quote, unnest } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
-import { field, hashExpression, tableName, textIsNull } from '../sql/text-table'
+import { bytewise, field, hashExpression, tableName, textIsNull } from '../sql/text-table'
 import { parseRows } from './options'
 import { AdoptionError, type AdoptSession } from './session'
-import { type AdoptedTable, type Held, own, ownAlone, refusedOf, samePrimary } from './table'
+import { type AdoptedTable, type Held, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
 import { KEYS_NAMED, normalizeStored, ownConstraint, type Target } from './target'
 import type { RefusedRow, WorkRun } from './work'
 
@@ -43,11 +43,6 @@ export function isWanted(on: Held, wanted: Wanted): string {
     : `NOT coalesce(${right}, false)`
 }
 
-/** Selects the current number of pages of the table. Rows that are written later have their hashes. */
-const countPages = ({ table }: Held): string =>
-  `SELECT (pg_catalog.pg_relation_size('${tableName(table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
-  `pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text AS pages`
-
 export const texts = ({ table }: Held): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
 
@@ -67,10 +62,7 @@ export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
 export function alteredTexts({ table }: Held, first: number): Readonly<Record<'rows' | 'set' | 'unchanged', string>> {
   const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
   const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
-  const unchanged = table.text.map(({ name }, index) => {
-    const [column, old] = [field('t', name), `c.o${index}`]
-    return `coalesce(${column}::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) ${old} COLLATE pg_catalog."C", ${column} IS NULL AND ${old} IS NULL)`
-  })
+  const unchanged = table.text.map(({ name }, index) => same(bytewise('t', name), `c.o${index} COLLATE pg_catalog."C"`))
   return {
     rows: `${unnest([`$${first}::pg_catalog.tid[]`, ...arrays.map((one) => `$${one}::pg_catalog.text[]`)])} AS c (spot, ${names.join(', ')})`,
     set: table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`).join(', '),
@@ -87,12 +79,10 @@ SELECT ${on.primary.map((name) => field('t', name)).join(', ')}, r.reason
  WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
 ON CONFLICT (${keyParts(on)}) DO UPDATE SET reason = excluded.reason`
 
-const keyParts = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
+/** The key of a row `r` of the list of refused rows. */
+export const refusedKey = (on: AdoptedTable): string => keyAsJson(on, (_, index) => `r.k${index}`)
 
-export const refusedKey = ({ primary }: AdoptedTable): string => {
-  const pairs = primary.map((name, index) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, r.k${index}`)
-  return `pg_catalog.jsonb_build_object(${pairs.join(', ')})`
-}
+const keyParts = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
 
 /** Selects the first refused rows, and the number of all. */
 const readRefused = (on: AdoptedTable, limit: number): string => {
@@ -193,7 +183,10 @@ interface Sweep {
 const PAGE_BATCH = { first: 16, least: 16, fewest: 1 }
 
 export async function pagesOf({ query }: AdoptSession, { on }: Target): Promise<number> {
-  const [row] = await query<{ pages: string }>(countPages(on))
+  const [row] = await query<{ pages: string }>(
+    `SELECT (pg_catalog.pg_relation_size('${tableName(on.table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
+      `pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text AS pages`,
+  )
   return Number(row?.pages ?? 0)
 }
 

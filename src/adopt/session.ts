@@ -60,7 +60,7 @@ export interface Seams {
 }
 
 /** Options of a command that concern its session. */
-type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | BatchOption>, 'property'>
+export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | BatchOption>, 'property'>
 
 /** A lock to acquire. */
 interface WantedLock {

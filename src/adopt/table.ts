@@ -56,6 +56,15 @@ export interface OrderedTable extends Adopting {
   readonly types: readonly string[]
 }
 
+/** The key of a row as jsonb. @param part a part of the key, as SQL */
+export const keyAsJson = (
+  { primary }: Pick<Adopting, 'primary'>,
+  part: (name: string, index: number) => string = (name) => field('t', name),
+): string => {
+  const members = primary.map((name, index) => `${literal(name)}::pg_catalog.text, ${part(name, index)}`)
+  return `pg_catalog.jsonb_build_object(${members.join(', ')})`
+}
+
 const keyFields = ({ primary }: Adopting): string[] => primary.map((name) => field('t', name))
 
 /** The condition that a row's key is above a given key, or up to it. Its parts are the parameters from $first on. */
@@ -87,6 +96,14 @@ export const workOf = (on: Held): string => objectOf(on, 'work')
 /** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
 export const refusedOf = (on: Held): string => objectOf(on, 'refused')
 
+/** Makes that table from a query for the rows and their places. */
+export const makeWork = (on: AdoptedTable, query: string): string[] => [
+  `DROP TABLE IF EXISTS ${workOf(on)}`,
+  `CREATE TABLE ${workOf(on)} AS\n${query}`,
+  `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
+  ...ownAlone(on, [workOf(on)]),
+  `ANALYZE ${workOf(on)}`,
+]
 export const numbersOf = (on: Held): string => objectOf(on, 'numbers')
 
 /** A temporary number that no other row has. */
@@ -258,12 +275,6 @@ END
 `)}`,
   ]
 }
-
-/** The key of a row as jsonb. */
-export const primaryKeyAsJson = ({ primary }: Pick<Adopting, 'primary'>, row: string): string =>
-  `pg_catalog.jsonb_build_object(${primary
-    .map((name) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, ${field(row, name)}`)
-    .join(', ')})`
 
 /** @param parts the parts of a key, without their numbers: `w.k` for `w.k0`, … */
 export const samePrimary = ({ primary }: AdoptedTable, parts: string, row = 't'): string =>

@@ -12,8 +12,9 @@ import { field, tableName, type TextTable } from '../sql/text-table'
 import { TEXT_TRIGGERS, type TriggerSet } from '../sql/trigger-set'
 import { normalizeText } from '../text/normalizer'
 import { guardOf } from '../triggers/guard'
-import { AdoptionError } from './session'
-import { type AdoptedTable, type Adopting, type AdoptionFacts, own, primaryKeyAsJson } from './table'
+import { AdoptionError, type Seams, type AdoptSession, withTable, type SessionOptions } from './session'
+import { type AdoptedTable, type Adopting, type AdoptionFacts, keyAsJson, own } from './table'
+import type { AdoptOptions } from './options'
 
 /** The guard of a table: its note, and the functions, triggers and columns that are dropped with it. */
 interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index'> {
@@ -80,10 +81,6 @@ async function adoptionFacts(
   return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distributed'>), distributed }
 }
 
-/** Selects the keys of rows that violate NOT NULL, without a lock. */
-const findNulls = (on: Adopting, column: string, limit: number): string =>
-  `SELECT ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
-
 /** A hidden column with the comment that TypeORM expects. */
 export interface HiddenComment {
   readonly name: string
@@ -133,7 +130,7 @@ const ADOPT_WITH_GUARD =
 export async function findTarget(declaration: Declaration, query: Query): Promise<Target> {
   const { table, metadata } = declaration
   if (table.guardless === true) throw new AdoptionError('unsupported', ADOPT_WITH_GUARD)
-  const { facts, state } = await findTable(query, { metadata, relation: tableName(table), sets: [guardOf(table)] })
+  const { facts, state } = await findTable(query, metadata, tableName(table), [guardOf(table)])
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: AdoptedTable = { table: { ...table, schema: facts.schema }, primary, owner: facts.owner }
   const declared = [...declaration.text.map(({ column }) => column), ...declaration.scope].filter(
@@ -156,21 +153,21 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   }
 }
 
-/** Finds the declaration of a property, and returns a function that finds its table. @throws DeclarationError */
-export function findTargetOf(
+/**
+ * Works on the table of a text, as `withTable` does.
+ *
+ * @throws DeclarationError
+ */
+export async function withText<T>(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
-  property: string | undefined,
-): (query: Query) => Promise<Target> {
-  const declaration = findDeclaration(dataSource, entity, property)
-  return async (query) => await findTarget(declaration, query)
-}
-
-/** A table to find, and the triggers of the library to compare. */
-interface WantedTable {
-  readonly metadata: EntityMetadata
-  readonly relation: string
-  readonly sets: readonly TriggerSet[]
+  options: SessionOptions & Pick<AdoptOptions, 'property'>,
+  seams: Seams,
+  work: (session: AdoptSession, target: Target) => Promise<T>,
+): Promise<T> {
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  const find = async (query: Query): Promise<Target> => await findTarget(declaration, query)
+  return await withTable({ dataSource, find, options, seams }, work)
 }
 
 /**
@@ -181,7 +178,9 @@ interface WantedTable {
  */
 export async function findTable(
   query: Query,
-  { metadata, relation, sets }: WantedTable,
+  metadata: EntityMetadata,
+  relation: string,
+  sets: readonly TriggerSet[],
 ): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
   const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map(({ name }) => name))
   const facts = await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS])
@@ -223,7 +222,9 @@ export async function refuseNullRows(
   said: { readonly what?: string; readonly todo: string },
 ): Promise<void> {
   for (const column of columns) {
-    const rows = (await query(findNulls(on, column, KEYS_NAMED))) as readonly { key: string }[]
+    const rows = (await query(
+      `SELECT ${keyAsJson(on)}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${KEYS_NAMED}`,
+    )) as readonly { key: string }[]
     if (rows.length === 0) continue
     const keys = rows.map(({ key }) => key).join(', ')
     throw new AdoptionError(

@@ -20,6 +20,7 @@ import { guardOf } from '../triggers/guard'
 import { planAllFunctions, planSets } from '../triggers/plan'
 import {
   chainColumns,
+  chainFields,
   dropNumbered,
   type Filled,
   findChains,
@@ -72,7 +73,7 @@ import {
   objectOf,
   own,
   ownAlone,
-  primaryKeyAsJson,
+  keyAsJson,
   queueOf,
   refusedOf,
   same,
@@ -204,14 +205,10 @@ const deleteRefused = (on: AdoptedTable): string =>
 function countDuplicates(on: AdoptedTable, limit: number): string {
   const { table } = on
   const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
-  const named = [
-    ...table.scope.map((name, index) => `${field('t', name)} AS s${index}`),
-    `${field('t', table.hash)} AS hash`,
-  ]
   const live = [...isLive(table, 't'), 'true'].join(' AND ')
-  return `WITH c AS MATERIALIZED (SELECT ${named.join(', ')} FROM ${own(on)} WHERE t.${quote(table.chained)} AND ${live}),
+  return `WITH c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE t.${quote(table.chained)} AND ${live}),
 g AS MATERIALIZED (
-  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${primaryKeyAsJson(on, 't')} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
+  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyAsJson(on)} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
     FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} GROUP BY ${by.join(', ')}
   HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
 SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
@@ -408,20 +405,18 @@ export abstract class TextWork implements Work {
 
   async report(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows> {
     const { total, first } = unchanged ? { total: 0, first: [] } : await refusedRows(session, this.target)
-    const duplicates = step === 'done' || step === 'clean' ? await this.duplicates(session) : undefined
-    return { refused: first, refusedTotal: total, duplicates }
-  }
-
-  private async duplicates({ query }: AdoptSession): Promise<Duplicates> {
-    const [row] = await query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
+    const found = { refused: first, refusedTotal: total }
+    if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
+    const [row] = await session.query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
       countDuplicates(this.on, KEYS_NAMED),
     )
-    return {
+    const duplicates: Duplicates = {
       groups: Number(row?.groups ?? 0),
       surplus: Number(row?.surplus ?? 0),
       largest: Number(row?.largest ?? 0),
       first: parseRows(row?.first ?? '[]', 3) as ObjectLiteral[][],
     }
+    return { ...found, duplicates }
   }
 }
 

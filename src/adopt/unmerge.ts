@@ -32,9 +32,9 @@ import {
   type LockOption,
   PROPERTY_OPTION,
 } from './options'
-import { type AdoptSession, type Seams, withSession, withTable } from './session'
+import { type AdoptSession, type Seams, withSession } from './session'
 import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
-import { findDeclaration, findTargetOf, requireAdopted } from './target'
+import { findDeclaration, findTarget, requireAdopted, withText } from './target'
 
 /**
  * Selects the newest merged rows before the place $2 of the log, at most $3. $1 is the text, and $4 the key of the only
@@ -265,8 +265,7 @@ export async function unmergeWith(
   options: UnmergeOptions,
   seams: Seams,
 ): Promise<UnmergeReport> {
-  const find = findTargetOf(dataSource, entity, options.property)
-  return await withTable({ dataSource, find, options, seams }, async (session, target) => {
+  return await withText(dataSource, entity, options, seams, async (session, target) => {
     const { on } = target
     requireAdopted(target, false)
     const tables = new Tables(session)
@@ -396,9 +395,9 @@ export async function forgetMerges(
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<void> {
   checkOptions('forgetMerges()', options, PROPERTY_OPTION)
-  const find = findTargetOf(dataSource, entity, options.property)
+  const declaration = findDeclaration(dataSource, entity, options.property)
   await withSession(dataSource, {}, {}, async (session) => {
-    const { on } = await find(session.query)
+    const { on } = await findTarget(declaration, session.query)
     await session.make('forget', [...createLog(on), dropKeys(on)])
     await session.query(forgetLog(on), [on.table.guard])
   })

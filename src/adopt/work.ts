@@ -37,15 +37,6 @@ export const createAdoptions = (on: Adopting): string[] => [
   ...ownAlone(on, [adoptions(on)], 'readable'),
 ]
 
-/** The stored state of the adoption $1. */
-const readState = (schema: string): string =>
-  `SELECT a.state::pg_catalog.text AS state FROM ${qualified(schema, ADOPTIONS)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
-
-/** Adds the members $2 to the stored state, or creates it. */
-const writeState = (on: Site): string =>
-  `INSERT INTO ${adoptions(on)} AS a (guard, state) VALUES ($1::pg_catalog.text, $2::pg_catalog.jsonb)
-ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) excluded.state`
-
 export const forgetState = (on: Site): string =>
   `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
@@ -336,7 +327,10 @@ export async function storedState<State extends WorkState>(
   const [kept] = (await query(FIND_KEPT, [tableName(table), ADOPTIONS])) as readonly { kept: boolean }[]
   if (kept?.kept !== true) return undefined
   try {
-    const [row] = (await query(readState(table.schema), [table.guard])) as readonly { state: string }[]
+    const [row] = (await query(
+      `SELECT a.state::pg_catalog.text AS state FROM ${qualified(table.schema, ADOPTIONS)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`,
+      [table.guard],
+    )) as readonly { state: string }[]
     return row && (JSON.parse(row.state) as State)
   } catch (error) {
     if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return undefined
@@ -361,7 +355,11 @@ export async function goOn(
   step: AdoptStep,
   more: object = {},
 ): Promise<AdoptStep> {
-  await session.query(writeState(on), [on.table.guard, JSON.stringify({ step, ...more })])
+  await session.query(
+    `INSERT INTO ${adoptions(on)} AS a (guard, state) VALUES ($1::pg_catalog.text, $2::pg_catalog.jsonb)
+ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) excluded.state`,
+    [on.table.guard, JSON.stringify({ step, ...more })],
+  )
   return step
 }
 
