@@ -6,7 +6,7 @@ import { AdoptionError } from '../adopt/session'
 import { findLeft } from '../adopt/follow'
 import { guardedAs } from '../adopt/swap'
 import { storedState, type Work } from '../adopt/work'
-import { DeclarationError, UnsupportedDatabaseError } from '../errors'
+import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
 import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
@@ -16,7 +16,6 @@ import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
 import { isElsewhere } from '../sql/spread'
 import { tableName } from '../sql/text-table'
-import { TEXT_TRIGGERS } from '../sql/trigger-set'
 import {
   awaitingAdoption,
   databaseNames,
@@ -133,11 +132,11 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
   const { table: part, batchRows = WORK_LOOK_ROWS, signal, onProgress } = options
   const queryRunner = dataSource.createQueryRunner('master')
   const reader = new Reader(queryRunner, batchRows, signal)
-  const visit: Visit = { dataSource, reader, onProgress, part }
+  const visit: Visit = { dataSource, reader, onProgress }
   const [found, tables]: [DoctorFinding[], DoctorTable[]] = [[], []]
   try {
     for (const metadata of chosen) {
-      const { findings, table } = await examineTable(visit, metadata)
+      const { findings, table } = await examineTable(visit, metadata, part)
       found.push(...findings)
       if (table) tables.push(table)
     }
@@ -176,30 +175,26 @@ interface Visit {
   readonly dataSource: DataSource
   readonly reader: Reader
   readonly onProgress: DoctorOptions['onProgress']
-  /** A table's name as SQL; if undefined, the tables of the entities. */
-  readonly part: string | undefined
 }
 
+/** @param part a table's name as SQL; if undefined, the table of the entity */
 async function examineTable(
   visit: Visit,
   metadata: EntityMetadata,
+  part: string | undefined,
 ): Promise<{ readonly findings: readonly DoctorFinding[]; readonly table?: DoctorTable }> {
-  const { reader, part } = visit
+  const { dataSource, reader } = visit
   const relation = part === undefined ? qualifiedTable(metadata) : await relationNamed(reader.query, part)
   const subject = relation === undefined ? undefined : await openTextSubject(visit, metadata, relation)
   if (!subject || relation === undefined) return { findings: [tableMissing(metadata, part)] }
   const { state, surroundings } = subject
-  const looks = await lookAtRows(visit, subject)
+  const { heapBytes, indexBytes } = surroundings
+  const isForeignNames = metadata === registry.namesEntity.get(dataSource) && (await isForeign(dataSource, reader))
+  const { findings, declarations } = isForeignNames ? { findings: [], declarations: [] } : await lookAtRows(subject)
   const around = [...schemaFindings(subject), ...findingsAround(metadata, state, surroundings)]
   return {
-    findings: [...(part === undefined ? around : []), ...looks.findings],
-    table: {
-      entity: metadata.name,
-      table: relation,
-      heapBytes: surroundings.heapBytes,
-      indexBytes: surroundings.indexBytes,
-      declarations: looks.declarations,
-    },
+    findings: [...(part === undefined ? around : []), ...findings],
+    table: { entity: metadata.name, table: relation, heapBytes, indexBytes, declarations },
   }
 }
 
@@ -217,13 +212,12 @@ async function openTextSubject(
     table.count || table.reuse === false ? [scopesTable(table)] : [],
   )
   const names = tableNames(metadata).length === 0 ? [] : [tableName(namesTable(dataSource))]
-  const surroundings = await readSurroundings(
-    reader.query,
-    relation,
-    referenceNames(metadata),
-    [...scopes, ...names],
-    scopesBeside(metadata),
-  )
+  const surroundings = await readSurroundings(reader.query, relation, {
+    references: referenceNames(metadata),
+    companions: [...scopes, ...names],
+    triggers: state?.triggers.map(({ name }) => name),
+    others: scopesBeside(metadata),
+  })
   if (!state || !surroundings) return undefined
   const key = typed(state, databaseNames(metadata.primaryColumns))
   const onRows = (property: string, rows: number): void => onProgress?.({ entity: metadata.name, property, rows })
@@ -244,132 +238,111 @@ function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFindi
   return [...elsewhere, ...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
 }
 
-interface Looks {
-  readonly findings: DoctorFinding[]
-  readonly declarations: DoctorDeclaration[]
+/** A declaration whose rows are examined, and the work of `adopt` for it. */
+interface Look {
+  readonly property: string
+  readonly kind: DoctorDeclaration['kind']
+  /** The columns to read. The last is that of a number. */
+  readonly columns: readonly string[]
+  readonly examine: (place: Place) => Promise<Looked>
+  readonly code: UnadoptedCode
+  readonly find: () => Promise<Work>
+  /** @param step the next step of an adoption that has begun */
+  readonly isDue: (work: Work, step: string | undefined) => boolean
+  /** The declaration, if it is of a text. */
+  readonly text?: Declaration
 }
 
-/** Examines the rows of one declaration if its columns exist. */
-type LookAt = (
-  property: string,
-  columns: readonly string[],
-  run: (place: Place) => Promise<DoctorLook>,
-) => Promise<void>
+type UnadoptedCode = 'text.unadopted' | 'names.unadopted' | 'number.unadopted'
 
-async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
-  const { metadata } = subject
-  const looks: Looks = { findings: [], declarations: [] }
-  const isOfNames = metadata === registry.namesEntity.get(visit.dataSource)
-  if (isOfNames && (await isForeign(visit.dataSource, visit.reader))) return looks
-  const keyColumns = databaseNames(metadata.primaryColumns)
-  const look: LookAt = async (property, columns, run) => {
-    const place = { entity: metadata.name, property }
-    const missing = missingColumns(subject.state, [...keyColumns, ...columns])
-    looks.findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
-    if (missing.length > 0) return
-    const refusal = await refusalOf(async () => {
-      const { findings, ...figures } = await run(place)
-      looks.findings.push(...findings)
-      looks.declarations.push({ property, nulls: 0, collisions: 0, longestChain: 0, ...figures })
-    })
-    if (refusal) looks.findings.push(findingOf('rows.unreadable', place, { count: 1, detail: refusal }))
-  }
-  for (const declaration of tableDeclarations(metadata)) {
-    await look(declaration.name, examinedColumns(declaration), async (place) => {
-      const text = new TextLook(subject, declaration, place)
-      const findings = await text.findings()
-      return await withAdoption(
-        subject,
-        place,
-        { kind: 'text', findings, ...text.figures },
-        {
-          code: 'text.unadopted',
-          find: async () => await findText(declaration, subject.reader.query),
-          isDue: () => {
-            const drift = findDrift(declaration.table, subject.state)
-            const lacks = drift.some(
-              ({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'),
-            )
-            return lacks || (drift.length > 0 && guardedAs({ declaration, state: subject.state }) === 'other')
-          },
-          beside: findingsOfIndexes(subject.state, declaration, place, findings),
-        },
-      )
-    })
-  }
-  await lookAtWorks(subject, looks, look)
-  return looks
-}
+type Looked = Pick<DoctorDeclaration, 'rows'> &
+  Partial<DoctorDeclaration> & { readonly findings: readonly DoctorFinding[] }
 
-/** Examines names and numbers. */
-async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promise<void> {
-  const { metadata } = subject
-  if (isElsewhere(subject.surroundings.spread.distribution)) return
-  for (const declaration of tableNames(metadata)) {
-    const { name, text } = declaration
-    await look(name, [text.column.databaseName], async (place) => {
-      const looked = await lookAtNames(subject, declaration, place)
-      return await withAdoption(
-        subject,
-        place,
-        { kind: 'name', ...looked },
-        {
-          code: 'names.unadopted',
-          find: async () => await adoptable(findNames(metadata, subject.reader.query)),
-          isDue: isWorkDue,
-        },
-      )
-    })
-  }
-  for (const declaration of tableNumbers(metadata)) {
-    const { name, table } = declaration
-    const columns = [...table.scope.map((one) => one.name), table.number]
-    const adoption: Adoptable = {
-      code: 'number.unadopted',
-      find: async () => await adoptable(findNumber(declaration, subject.reader.query)),
+function looksAt(subject: Subject): Look[] {
+  const { metadata, state, reader } = subject
+  const texts = tableDeclarations(metadata).map((declaration): Look => {
+    return {
+      property: declaration.name,
+      kind: 'text',
+      columns: examinedColumns(declaration),
+      examine: async (place) => {
+        const text = new TextLook(subject, declaration, place)
+        return { findings: await text.findings(), ...text.figures }
+      },
+      code: 'text.unadopted',
+      find: async () => await findText(declaration, reader.query),
+      isDue: () => {
+        const drift = findDrift(declaration.table, state)
+        const lacks = ({ object, kind }: Finding): boolean =>
+          kind === 'missing' && (object === 'column' || object === 'guard')
+        return drift.some(lacks) || (drift.length > 0 && guardedAs({ declaration, state }) === 'other')
+      },
+      text: declaration,
+    }
+  })
+  if (isElsewhere(subject.surroundings.spread.distribution)) return texts
+  const names = tableNames(metadata).map((declaration): Look => {
+    return {
+      property: declaration.name,
+      kind: 'name',
+      columns: [declaration.text.column.databaseName],
+      examine: async (place) => await lookAtNames(subject, declaration, place),
+      code: 'names.unadopted',
+      find: async () => await findNames(metadata, reader.query),
       isDue: isWorkDue,
     }
-    if (missingColumns(subject.state, [table.number]).length > 0) {
-      const place = { entity: metadata.name, property: name }
-      const { findings } = await withAdoption(subject, place, { kind: 'number', rows: 1, findings: [] }, adoption)
-      looks.findings.push(...findings)
+  })
+  const numbers = tableNumbers(metadata).map((declaration): Look => {
+    const { name, table } = declaration
+    return {
+      property: name,
+      kind: 'number',
+      columns: [...table.scope.map((one) => one.name), table.number],
+      examine: async (place) => await lookAtNumbers(subject, declaration, place),
+      code: 'number.unadopted',
+      find: async () => await findNumber(declaration, reader.query),
+      isDue: isWorkDue,
     }
-    await look(name, columns, async (place) => {
-      const looked = await lookAtNumbers(subject, declaration, place)
-      return await withAdoption(subject, place, { kind: 'number', ...looked }, adoption)
-    })
-  }
-}
-
-/** @throws AdoptionError for names or numbers that `adopt` refuses */
-async function adoptable(finding: Promise<Work>): Promise<Work> {
-  const work = await finding
-  work.refuse()
-  return work
+  })
+  return [...texts, ...names, ...numbers]
 }
 
 /** After the step `guard`, columns may still become NOT NULL. Objects of another declaration need a migration. */
 const isWorkDue = ({ stands }: Work, step: string | undefined): boolean =>
   stands !== 'ready' && (stands !== 'other' || step !== undefined)
 
-/** How to find the work of `adopt` for a declaration. */
-interface Adoptable {
-  readonly code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted'
-  readonly find: () => Promise<Work>
-  /** @param step the next step of an adoption that has begun */
-  readonly isDue: (work: Work, step: string | undefined) => boolean
-  /** Findings that matter only if an adoption is due. @default none */
-  readonly beside?: readonly DoctorFinding[]
+/** Examines the rows of every declaration whose columns exist. */
+async function lookAtRows(
+  subject: Subject,
+): Promise<{ readonly findings: DoctorFinding[]; readonly declarations: DoctorDeclaration[] }> {
+  const { metadata, state } = subject
+  const [findings, declarations]: [DoctorFinding[], DoctorDeclaration[]] = [[], []]
+  for (const look of looksAt(subject)) {
+    const { property, kind, columns } = look
+    const place = { entity: metadata.name, property }
+    const missing = missingColumns(state, [...databaseNames(metadata.primaryColumns), ...columns])
+    if (kind === 'number' && missing.includes(columns.at(-1) ?? ''))
+      findings.push(...(await withAdoption(subject, place, { rows: 1, findings: [] }, look)).findings)
+    findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
+    if (missing.length > 0) continue
+    const refusal = await refusalOf(async () => {
+      const { findings: found, ...figures } = await withAdoption(subject, place, await look.examine(place), look)
+      findings.push(...found)
+      declarations.push({ property, kind, nulls: 0, collisions: 0, longestChain: 0, ...figures })
+    })
+    if (refusal) findings.push(findingOf('rows.unreadable', place, { count: 1, detail: refusal }))
+  }
+  return { findings, declarations }
 }
 
 /** Adds the steps of `adopt`, and the remains of a command that ended early, to the result of a look. */
-async function withAdoption(
-  subject: Subject,
-  place: Place,
-  looked: DoctorLook,
-  { code, find, isDue, beside = [] }: Adoptable,
-): Promise<DoctorLook> {
-  const work = await unlessRefused(find)
+async function withAdoption(subject: Subject, place: Place, looked: Looked, look: Look): Promise<Looked> {
+  const { code, find, isDue, text } = look
+  const work = await unlessRefused(async () => {
+    const found = await find()
+    if (!text) found.refuse()
+    return found
+  })
   if (!work) return looked
   const { step, findings: left } = await leftBehind(subject, work, place)
   const findings = [...left, ...looked.findings]
@@ -386,6 +359,7 @@ async function withAdoption(
     .flatMap((one) => (one.lock === undefined ? [] : [{ step: one.step, mode: one.lock }]))
   const adoption = { step: next, locks }
   const size = { rows: looked.rows, heapBytes: subject.surroundings.heapBytes }
+  const beside = text ? findingsOfIndexes(subject.state, text, place, looked.findings) : []
   return { ...looked, findings: [...findingsOfAdoption(adoption, place, size, code), ...beside, ...findings], adoption }
 }
 
@@ -408,46 +382,26 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   return [...found, ...(refusal ? [findingOf('rows.unreadable', place, { count: 1, detail: refusal })] : [])]
 }
 
-type DoctorLook = Pick<DoctorDeclaration, 'kind' | 'rows'> &
-  Partial<DoctorDeclaration> & { readonly findings: readonly DoctorFinding[] }
-
 /** A transaction that is open for this long or longer is reported. */
 const OLD_SECONDS = 60
 
 /** Finds the surroundings of a table that concern a migration or the doctor. */
 export function findingsAround(
-  metadata: EntityMetadata,
-  { triggers, written }: TableState,
-  around: Surroundings,
+  { name: entity }: EntityMetadata,
+  { written }: TableState,
+  { found, oldestSeconds }: Surroundings,
 ): DoctorFinding[] {
-  const { oldestSeconds, partitions } = around
-  // The triggers of an unfinished adoption are not those of a declaration.
-  const isOurs = (name: string): boolean => name.startsWith(TEXT_TRIGGERS) || triggers.some((one) => one.name === name)
-  const users = around.updateTriggers.filter((name) => !isOurs(name))
-  const named = {
-    'trigger.user': users,
-    'replication.publication': around.publications,
-    'replication.incomplete': around.incomplete,
-    'replication.subscription': around.subscriptions,
-    'table.inherits': around.relatives,
-    'reference.undeclared': around.lookalikes,
-  } as const
-  const counted = {
-    'rows.hidden': [around.hidesRows ? 1 : 0, undefined],
-    'definitions.uncompared': [written ? 0 : 1, undefined],
-    'table.partitioned': [partitions, undefined],
-    'transaction.old': [(oldestSeconds ?? 0) >= OLD_SECONDS ? 1 : 0, `open for ${oldestSeconds} s`],
-  } as const
-  const place = { entity: metadata.name, property: null }
-  const all = [
-    ...Object.entries(named).map(([code, objects]) => [code, objects.length, objects.join(', ')] as const),
-    ...Object.entries(counted).map(([code, [count, detail]]) => [code, count, detail] as const),
-  ]
-  return all
-    .filter(([, count]) => count > 0)
-    .map(([code, count, detail]) =>
-      findingOf(code as keyof typeof named | keyof typeof counted, place, { count, detail }),
-    )
+  const { 'table.partitioned': partitions = 0, ...before } = found
+  const all = {
+    ...before,
+    'definitions.uncompared': written ? 0 : 1,
+    'table.partitioned': partitions,
+    'transaction.old': (oldestSeconds ?? 0) >= OLD_SECONDS ? [`open for ${oldestSeconds} s`] : 0,
+  }
+  return Object.entries(all).flatMap(([code, objects]) => {
+    const [count, detail] = typeof objects === 'number' ? [objects, undefined] : [objects.length, objects.join(', ')]
+    return count === 0 ? [] : [findingOf(code as keyof typeof all, { entity, property: null }, { count, detail })]
+  })
 }
 
 /** The likely names, in one spelling, of columns that refer to a table (`page_id`, `pagesId`). */
@@ -510,7 +464,7 @@ export function findingsOfAdoption(
   { step, locks }: DoctorAdoption,
   place: Place,
   { rows, heapBytes }: { readonly rows: number; readonly heapBytes: number },
-  code: Adoptable['code'],
+  code: UnadoptedCode,
 ): DoctorFinding[] {
   const named = locks.map(({ step, mode }) => `${step} ${mode}`).join(', ') || 'none'
   const size = `${Math.ceil(heapBytes / 1e6)} MB`

@@ -14,7 +14,6 @@ import {
   type PageBounds,
   type PageParts,
   type ReadTable,
-  SNAPSHOT,
   type Surroundings,
   type TypedColumn,
 } from './sql'
@@ -136,11 +135,14 @@ const CODES = {
   ],
 } as const
 
+/** A kind of finding with a severity and a next step of its own. */
+type ListedCode = keyof typeof CODES
+
 /** Findings about objects of the database that differ from the declaration. */
 type SchemaCode = `${Finding['object']}.${Finding['kind']}`
 
 /** The kind of a finding. New kinds may be added. */
-export type DoctorCode = keyof typeof CODES | SchemaCode
+export type DoctorCode = ListedCode | SchemaCode
 
 /** The primary key of a row, by property. Integers that JavaScript holds exactly are numbers, the rest are strings. */
 export type DoctorKey = Readonly<Record<string, string | number>>
@@ -186,10 +188,11 @@ export interface DoctorFinding {
   readonly groups?: DoctorGroups
 }
 
+/** The most keys of a finding. */
 export const SHOWN_KEYS = 10
 
 /** The next steps for a partitioned table or a part of one. `adopt` refuses both. */
-const NEXT_OF_PARTS: Partial<Record<keyof typeof CODES, string>> = {
+const NEXT_OF_PARTS: Partial<Record<ListedCode, string>> = {
   'text.twice':
     'Turn what refers to these rows to one of each group, and delete the others, or change their texts: adopt takes no partitioned table and no partition. Then find out what let them in: see the findings about guard, index and triggers.',
   'text.twiceNormalized':
@@ -200,7 +203,7 @@ const NEXT_OF_PARTS: Partial<Record<keyof typeof CODES, string>> = {
 
 /** Returns a finding with the next step for a partitioned table or a part of one. */
 export const ofPart = (finding: DoctorFinding): DoctorFinding => {
-  const next = NEXT_OF_PARTS[finding.code as keyof typeof CODES]
+  const next = NEXT_OF_PARTS[finding.code as ListedCode]
   return next === undefined ? finding : { ...finding, next }
 }
 
@@ -242,14 +245,12 @@ export interface Place {
   readonly property: string | null
 }
 
+type Found = Pick<DoctorFinding, 'count'> & Partial<Pick<DoctorFinding, 'keys' | 'groups'>>
+
 export function findingOf(
-  code: keyof typeof CODES,
+  code: ListedCode,
   place: Place,
-  {
-    detail,
-    ...rest
-  }: Pick<DoctorFinding, 'count'> &
-    Partial<Pick<DoctorFinding, 'keys' | 'groups'>> & { readonly detail?: string | undefined },
+  { detail, ...rest }: Found & { readonly detail?: string | undefined },
 ): DoctorFinding {
   const [severity, next] = CODES[code]
   return { code, severity, ...place, keys: [], next, ...rest, ...(detail !== undefined && { detail }) }
@@ -270,20 +271,15 @@ export const schemaFinding = ({ object, kind, name, detail }: Finding, place: Pl
 export class FindingTally {
   readonly #found = new Map<
     string,
-    {
-      readonly code: keyof typeof CODES
-      readonly detail: string | undefined
-      count: number
-      readonly keys: DoctorKey[]
-    }
+    { readonly code: ListedCode; readonly detail: string | undefined; count: number; readonly keys: DoctorKey[] }
   >()
 
   /** @param detail a part that is counted separately, for instance the reason of a refusal */
-  add(code: keyof typeof CODES, keys: readonly DoctorKey[], detail?: string, count = 1): void {
+  add(code: ListedCode, keys: readonly DoctorKey[], detail?: string): void {
     const id = `${code} ${detail ?? ''}`
     const found = this.#found.get(id) ?? { code, detail, count: 0, keys: [] }
     this.#found.set(id, found)
-    found.count += count
+    found.count++
     found.keys.push(...keys.slice(0, SHOWN_KEYS - found.keys.length))
   }
 
@@ -309,7 +305,7 @@ export interface Page {
 export class Reader {
   constructor(
     private readonly queryRunner: QueryRunner,
-    readonly batchRows: number,
+    private readonly batchRows: number,
     private readonly signal: AbortSignal | undefined,
   ) {}
 
@@ -338,18 +334,16 @@ export class Reader {
   }
 
   /** Does several reads in one snapshot. */
-  async snapshot<T>(look: () => Promise<T>): Promise<T> {
-    await this.query(SNAPSHOT.begin)
-    let seen: T
+  async snapshot(look: () => Promise<void>): Promise<void> {
+    await this.query('START TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY')
     try {
-      seen = await look()
+      await look()
     } catch (error) {
       // On a lost connection, this fails too, but it must not hide the cause.
-      await this.queryRunner.query(SNAPSHOT.rollBack).catch(() => undefined)
+      await this.queryRunner.query('ROLLBACK').catch(() => undefined)
       throw error
     }
-    await this.queryRunner.query(SNAPSHOT.commit)
-    return seen
+    await this.queryRunner.query('COMMIT')
   }
 }
 
@@ -408,6 +402,10 @@ export function toKey({ metadata, table }: Pick<Subject, 'metadata' | 'table'>, 
   )
 }
 
+/** The key of a result, by its properties. */
+export const keyOf = (subject: Pick<Subject, 'metadata' | 'table'>, result: Result): DoctorKey =>
+  toKey(subject, keyOfResult(subject.table, result))
+
 export const databaseNames = (columns: readonly ColumnMetadata[]): string[] =>
   columns.map(({ databaseName }) => databaseName)
 
@@ -416,21 +414,16 @@ const COUNTED_KEYS = 5_000
 
 /** Groups of rows that should be one. */
 export class Groups {
-  groups = 0
-  surplus = 0
-  largest = 0
-  readonly keys: Key[] = []
-  readonly #references = new Map<
-    string,
-    { readonly table: string; readonly columns: readonly string[]; rows: number; readonly indexed: boolean }
-  >()
+  #groups = 0
+  #surplus = 0
+  #largest = 0
+  readonly #keys: Key[] = []
+  /** The rows that refer to surplus rows, by foreign key. */
+  readonly #references = new Map<Surroundings['referrers'][number], number>()
   #uncounted: Key[] = []
   #last: { readonly identity: string; rows: number } | undefined
 
-  constructor(
-    private readonly subject: Subject,
-    private readonly shown: number,
-  ) {}
+  constructor(private readonly subject: Subject) {}
 
   /** @param keys the keys of the group; if it is divided, its first row is in each part */
   add(identity: string, keys: readonly Key[]): void {
@@ -438,10 +431,10 @@ export class Groups {
     if (!first) return
     const goesOn = this.#last?.identity === identity
     this.#last = { identity, rows: others.length + (goesOn ? (this.#last?.rows ?? 1) : 1) }
-    if (!goesOn) this.groups++
-    this.surplus += others.length
-    this.largest = Math.max(this.largest, this.#last.rows)
-    this.keys.push(...(goesOn ? others : keys).slice(0, this.shown - this.keys.length))
+    if (!goesOn) this.#groups++
+    this.#surplus += others.length
+    this.#largest = Math.max(this.#largest, this.#last.rows)
+    this.#keys.push(...(goesOn ? others : keys).slice(0, SHOWN_KEYS - this.#keys.length))
     this.#uncounted.push(...others)
   }
 
@@ -452,17 +445,19 @@ export class Groups {
       const keys = this.#uncounted.splice(0, COUNTED_KEYS)
       for (const referrer of surroundings.referrers) {
         const [found] = await reader.rows(countReferences(table, referrer, keys))
-        const id = JSON.stringify(referrer)
-        const { table: from, columns, indexed } = referrer
-        const known = this.#references.get(id) ?? { table: from, columns, rows: 0, indexed }
-        this.#references.set(id, known)
-        known.rows += Number(found?.['rows'])
+        this.#references.set(referrer, (this.#references.get(referrer) ?? 0) + Number(found?.['rows']))
       }
     }
   }
 
-  report(): DoctorGroups {
-    const references = [...this.#references.values()].filter(({ rows }) => rows > 0)
-    return { groups: this.groups, largest: this.largest, references }
+  /** @returns a finding if there are groups */
+  findings(code: ListedCode, place: Place): DoctorFinding[] {
+    if (this.#groups === 0) return []
+    const references = [...this.#references]
+      .filter(([, rows]) => rows > 0)
+      .map(([{ table, columns, indexed }, rows]) => ({ table, columns, rows, indexed }))
+    const keys = this.#keys.map((key) => toKey(this.subject, key))
+    const groups = { groups: this.#groups, largest: this.#largest, references }
+    return [findingOf(code, place, { count: this.#surplus, keys, groups })]
   }
 }

@@ -5,16 +5,16 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { type ColumnMetadata, declarationsOf } from '../registry/registry'
 import { tableState } from '../sql/catalog'
 import { type Normalizer, normalizeText, toNormalizer } from '../text/normalizer'
-import { keyOfResult, numberedColumns, readSurroundings } from './sql'
+import { numberedColumns, readSurroundings } from './sql'
 import {
   databaseNames,
   type DoctorKey,
+  keyOf,
   missingColumns,
   Reader,
   qualifiedTable,
   countedRows,
   SHOWN_KEYS,
-  toKey,
   typed,
 } from './findings'
 
@@ -98,7 +98,7 @@ export async function preview(
     const reader = new Reader(queryRunner, PREVIEW_ROWS, options.signal)
     const relation = qualifiedTable(metadata)
     const { table: state } = await tableState(reader.query, relation, [])
-    const surroundings = await readSurroundings(reader.query, relation, [])
+    const surroundings = await readSurroundings(reader.query, relation)
     if (!state || !surroundings) throw new DeclarationError(`preview(): there is no table ${relation}.`)
     const key = typed(state, databaseNames(metadata.primaryColumns))
     const table = { rows: countedRows(relation, surroundings), key }
@@ -114,7 +114,7 @@ export async function preview(
     for await (const { results } of reader.pages(parts)) {
       for (const result of results) {
         const values = read.map((_, index) => result[`c${index}`] ?? null)
-        seen.add(values, toKey({ metadata, table }, keyOfResult(table, result)))
+        seen.add(values, keyOf({ metadata, table }, result))
       }
     }
     return seen.report()

@@ -4,7 +4,7 @@ import { hasNamedKey, holderKey, type HolderTable, nameField, type NamesColumn, 
 import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from '../sql/numbers'
 import { hasCitus, type Spread, spreadOf } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
-import { isTrustedBy, TRIGGER_MARK } from '../sql/trigger-set'
+import { isTrustedBy, TEXT_TRIGGERS, TRIGGER_MARK } from '../sql/trigger-set'
 import { bySchema, type ColumnType } from '../sql/types'
 
 /** A column of the key or of a scope, with its type. */
@@ -191,13 +191,6 @@ JOIN ${from} AS r ON ${joined.join(' AND ')}`
   return { sql, values }
 }
 
-/** A short transaction for several reads that must share a snapshot. */
-export const SNAPSHOT = {
-  begin: 'START TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY',
-  commit: 'COMMIT',
-  rollBack: 'ROLLBACK',
-} as const
-
 /**
  * Reads, in one snapshot, a page of the scopes of a number that have rows or a count, in order, and whether each count
  * is right. Without a scope, the page is the whole table.
@@ -325,24 +318,16 @@ export interface Surroundings {
   readonly partitioned: boolean
   /** The place of the rows in Citus or in partitions. */
   readonly spread: Spread
-  /** Whether policies hide rows from the current role. */
-  readonly hidesRows: boolean
   /** The size in bytes with TOAST and partitions, but without indexes of the table. */
   readonly heapBytes: number
   readonly indexBytes: number
-  /** Triggers that fire on UPDATE, including those of the library, but not PostgreSQL's internal triggers. */
-  readonly updateTriggers: readonly string[]
-  readonly publications: readonly string[]
-  /** Publications that contain the table but not a companion table. */
-  readonly incomplete: readonly string[]
-  readonly subscriptions: readonly string[]
-  /** The parents and children by INHERITS. */
-  readonly relatives: readonly string[]
-  readonly partitions: number
+  /** What each finding's query returned: the names of objects, or their number. */
+  readonly found: Readonly<Partial<Record<FoundByQuery, readonly string[] | number>>>
   readonly referrers: readonly Referrer[]
-  /** Columns with the name of a reference and the type of the key, but without a foreign key. */
-  readonly lookalikes: readonly string[]
-  /** The age of the oldest open transaction of others in the database; null if there is none. */
+  /**
+   * The age of the oldest open transaction of others in the database; null if there is none. An idle session that reads
+   * catalog changes of others opens one for a moment, with the time of its last statement, so it does not count.
+   */
   readonly oldestSeconds: number | null
 }
 
@@ -394,15 +379,6 @@ const PUBLISHED = `FROM (
         WHERE t.oid OPERATOR(pg_catalog.=) c.oid
           OR t.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT l.relid FROM pg_catalog.pg_partition_tree(c.oid) AS l))) AS p`
 
-/**
- * The FROM clause, without FROM, for the transactions of others in this database, as `s`. An idle session that reads
- * catalog changes of others opens one for a moment, with the time of its last statement, so idle sessions are left out.
- */
-const OPEN_TRANSACTIONS = `pg_catalog.pg_stat_activity AS s
-      WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
-        AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
-        AND s.xact_start IS NOT NULL AND (s.state OPERATOR(pg_catalog.=) 'idle') IS NOT TRUE`
-
 /** Whether a publication has all rows and columns of the table `k`. Before PostgreSQL 15, the view reports neither. */
 const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS NULL
             AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
@@ -410,21 +386,35 @@ const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS
                 AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''
                 AND NOT (pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->) 'attnames') OPERATOR(pg_catalog.?) a.attname)`
 
-const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
-    'partitioned', c.relkind OPERATOR(pg_catalog.=) 'p',
-    'hidesRows', pg_catalog.row_security_active(c.oid),
-    'heapBytes', ${SIZE('pg_table_size')},
-    'indexBytes', ${SIZE('pg_indexes_size')},
-    'updateTriggers', ${names(
-      't.tgname::pg_catalog.text',
-      `FROM pg_catalog.pg_trigger AS t
+/** Findings about the surroundings of a table, whose test is one query. */
+type FoundByQuery =
+  | 'trigger.user'
+  | 'replication.publication'
+  | 'replication.incomplete'
+  | 'replication.subscription'
+  | 'table.inherits'
+  | 'reference.undeclared'
+  | 'rows.hidden'
+  | 'table.partitioned'
+
+/**
+ * The query of each finding for the table `c`: the names of objects as JSON, or their number. $2 has the likely names of
+ * references, $3 the tables that belong to the table, and $4 the triggers of its declarations.
+ */
+const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
+  // The triggers of an unfinished adoption are not those of a declaration.
+  'trigger.user': names(
+    't.tgname::pg_catalog.text',
+    `FROM pg_catalog.pg_trigger AS t
       WHERE t.tgrelid OPERATOR(pg_catalog.=) c.oid AND NOT t.tgisinternal
-        AND (t.tgtype::pg_catalog.int4 OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0`,
-    )},
-    'publications', ${names('p.pubname::pg_catalog.text', PUBLISHED)},
-    'incomplete', ${names(
-      `pg_catalog.format('%s without %s', p.pubname, k.oid::pg_catalog.regclass)`,
-      `${PUBLISHED}
+        AND (t.tgtype::pg_catalog.int4 OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
+        AND NOT pg_catalog.starts_with(t.tgname::pg_catalog.text, ${literal(TEXT_TRIGGERS)})
+        AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL ($4::pg_catalog.text[])`,
+  ),
+  'replication.publication': names('p.pubname::pg_catalog.text', PUBLISHED),
+  'replication.incomplete': names(
+    `pg_catalog.format('%s without %s', p.pubname, k.oid::pg_catalog.regclass)`,
+    `${PUBLISHED}
       CROSS JOIN pg_catalog.unnest($3::pg_catalog.text[]) AS h (name)
       JOIN pg_catalog.pg_class AS k ON k.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(h.name)
       JOIN pg_catalog.pg_namespace AS m ON m.oid OPERATOR(pg_catalog.=) k.relnamespace
@@ -432,22 +422,35 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
           WHERE o.pubname OPERATOR(pg_catalog.=) p.pubname
             AND o.schemaname OPERATOR(pg_catalog.=) m.nspname AND o.tablename OPERATOR(pg_catalog.=) k.relname
             AND ${IS_WHOLE})`,
-    )},
-    'subscriptions', ${names(
-      's.subname::pg_catalog.text',
-      `FROM pg_catalog.pg_subscription_rel AS r
+  ),
+  'replication.subscription': names(
+    's.subname::pg_catalog.text',
+    `FROM pg_catalog.pg_subscription_rel AS r
       JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) r.srsubid
       WHERE r.srrelid OPERATOR(pg_catalog.=) c.oid`,
-    )},
-    'relatives', ${names(
-      relationName('h.relative'),
-      `FROM (
+  ),
+  'table.inherits': names(
+    relationName('h.relative'),
+    `FROM (
         SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i WHERE i.inhparent OPERATOR(pg_catalog.=) c.oid
         UNION ALL
         SELECT i.inhparent FROM pg_catalog.pg_inherits AS i WHERE i.inhrelid OPERATOR(pg_catalog.=) c.oid) AS h (relative)
       WHERE c.relkind OPERATOR(pg_catalog.<>) 'p' AND NOT c.relispartition`,
-    )},
-    'partitions', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_tree(c.oid) AS p WHERE p.isleaf AND p.level OPERATOR(pg_catalog.>) 0),
+  ),
+  'reference.undeclared': names(`pg_catalog.format('%s.%I', ${relationName('o.oid')}, a.attname)`, LOOKALIKES),
+  'rows.hidden': 'pg_catalog.row_security_active(c.oid)::pg_catalog.int4',
+  'table.partitioned':
+    '(SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_tree(c.oid) AS p WHERE p.isleaf AND p.level OPERATOR(pg_catalog.>) 0)',
+}
+
+// Not jsonb, which would put the findings in another order.
+const SURROUNDINGS = `SELECT pg_catalog.json_build_object(
+    'partitioned', c.relkind OPERATOR(pg_catalog.=) 'p',
+    'heapBytes', ${SIZE('pg_table_size')},
+    'indexBytes', ${SIZE('pg_indexes_size')},
+    'found', pg_catalog.json_build_object(${Object.entries(FOUND_BY_QUERY)
+      .map(([code, query]) => `${literal(code)}, ${query}`)
+      .join(',\n      ')}),
     'referrers', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
         'table', ${relationName('f.conrelid')}, 'columns', ${columnNamesOf('f.conkey', 'f.conrelid')},
         'refersTo', ${columnNamesOf('f.confkey', 'c.oid')}, 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
@@ -455,10 +458,12 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
       JOIN pg_catalog.pg_class AS o ON o.oid OPERATOR(pg_catalog.=) f.conrelid AND ${isTrustedBy('o', 'c')}
       WHERE f.confrelid OPERATOR(pg_catalog.=) c.oid AND f.contype OPERATOR(pg_catalog.=) 'f'
         AND f.conparentid OPERATOR(pg_catalog.=) 0),
-    'lookalikes', ${names(`pg_catalog.format('%s.%I', ${relationName('o.oid')}, a.attname)`, LOOKALIKES)},
     'oldestSeconds', (SELECT pg_catalog.floor(pg_catalog.date_part('epoch',
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.min(s.xact_start)))
-      FROM ${OPEN_TRANSACTIONS})
+      FROM pg_catalog.pg_stat_activity AS s
+      WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+        AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
+        AND s.xact_start IS NOT NULL AND (s.state OPERATOR(pg_catalog.=) 'idle') IS NOT TRUE)
   )::pg_catalog.text AS state
   FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
@@ -466,19 +471,22 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
  * Reads the catalog about one table.
  *
  * @param relation the name of the table as SQL
- * @param references names of columns that look like references to it, in lower case and without underscores
- * @param companions tables as SQL whose rows belong to its rows
- * @param others tables as SQL that must be in the same place
+ * @param beside `references`: names of columns that look like references to it, in lower case and without underscores;
+ * `companions`: tables as SQL whose rows belong to its rows; `triggers` of its declarations; `others`: tables as SQL
+ * that must be in the same place
  * @returns undefined if there is no such table
  */
 export async function readSurroundings(
   query: Query,
   relation: string,
-  references: readonly string[],
-  companions: readonly string[] = [],
-  others: readonly string[] = [],
+  beside: Readonly<
+    Partial<Record<'references' | 'companions' | 'triggers' | 'others', readonly string[] | undefined>>
+  > = {},
 ): Promise<Surroundings | undefined> {
-  const [row] = (await query(SURROUNDINGS, [relation, references, companions])) as readonly { state: string }[]
+  const { references = [], companions = [], triggers = [], others = [] } = beside
+  const [row] = (await query(SURROUNDINGS, [relation, references, companions, triggers])) as readonly {
+    state: string
+  }[]
   if (!row) return undefined
   const spread = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] }, others)
   return { ...(JSON.parse(row.state) as Omit<Surroundings, 'spread'>), spread }

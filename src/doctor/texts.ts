@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { ObjectLiteral } from 'typeorm'
 import { guardedAs } from '../adopt/swap'
+import { groupBy } from '../calls/batches'
 import { TextRejectedError } from '../errors'
 import { normalizedValues } from '../registry/declarations'
 import type { ColumnMetadata, Declaration } from '../registry/registry'
@@ -47,8 +48,8 @@ export class TextLook {
     private readonly place: Place,
   ) {
     const { table } = declaration
-    this.#twice = new Groups(subject, SHOWN_KEYS)
-    this.#twiceNormalized = new Groups(subject, SHOWN_KEYS)
+    this.#twice = new Groups(subject)
+    this.#twiceNormalized = new Groups(subject)
     const hidden = [table.hash, table.number, table.chained]
     // The hidden columns of another declaration prove nothing about this one.
     const isOthers = guardedAs({ declaration, state: subject.state }) === 'other'
@@ -138,30 +139,31 @@ export class TextLook {
   }
 
   async #lookAgain(prints: Prints, atTexts: boolean): Promise<void> {
-    for await (const groups of prints.groups(this.subject.reader, this.#parts)) {
-      for (const keys of looksOf(groups)) {
-        await this.subject.reader.snapshot(async () => await this.#look(keys, atTexts))
-        await this.#twice.countReferences(false)
-        await this.#twiceNormalized.countReferences(false)
-      }
+    for await (const keys of prints.looks(this.subject.reader, this.#parts)) {
+      await this.subject.reader.snapshot(async () => await this.#look(keys, atTexts))
+      await this.#twice.countReferences(false)
+      await this.#twiceNormalized.countReferences(false)
     }
   }
 
   /** Examines rows together, in one snapshot. */
   async #look(among: readonly Key[], atTexts: boolean): Promise<void> {
-    const alike = new Alike()
-    const chains = new Map<string, ChainKey>()
-    for await (const { results } of this.subject.reader.pages(this.#parts, { among })) {
-      for (const row of results.map((result) => this.#stored(result)).filter(isInChain)) {
-        alike.add(row)
-        const chain = { scope: row.scope.map(String), hash: row.hash ?? '' }
-        if (typeof row.hash === 'string') chains.set(JSON.stringify(chain), chain)
-      }
+    const rows: StoredText[] = []
+    for await (const { results } of this.subject.reader.pages(this.#parts, { among }))
+      rows.push(...results.map((result) => this.#stored(result)).filter(isInChain))
+    if (atTexts) {
+      for (const [id, same] of groupBy(rows, (row) => identitiesOf(row).stored))
+        if (same.length > 1) this.#twice.add(id, keysOf(same))
+      // These texts become equal only when they are normalized.
+      for (const [id, same] of groupBy(rows, (row) => identitiesOf(row).normalized))
+        if (new Set(same.map((row) => identitiesOf(row).stored)).size > 1) this.#twiceNormalized.add(id, keysOf(same))
     }
-    if (atTexts) alike.tell(this.#twice, this.#twiceNormalized)
-    const fresh = [...chains].filter(([id]) => !this.#seen.has(id))
+    const chains = rows.flatMap(({ scope, hash }): ChainKey[] =>
+      typeof hash === 'string' ? [{ scope: scope.map(String), hash }] : [],
+    )
+    const fresh = [...groupBy(chains, (chain) => JSON.stringify(chain))].filter(([id]) => !this.#seen.has(id))
     for (const [id] of fresh) this.#seen.add(id)
-    if (fresh.length > 0) await this.#lookAtChains(fresh.map(([, chain]) => chain))
+    if (fresh.length > 0) await this.#lookAtChains(fresh.flatMap(([, same]) => same.slice(0, 1)))
   }
 
   async #lookAtChains(chains: readonly ChainKey[]): Promise<void> {
@@ -192,10 +194,8 @@ export class TextLook {
       ['text.twice', this.#twice],
       ['text.twiceNormalized', this.#twiceNormalized],
     ] as const) {
-      if (found.groups === 0) continue
       await found.countReferences(true)
-      const keys = found.keys.map((key) => toKey(this.subject, key))
-      groups.push(findingOf(code, this.place, { count: found.surplus, keys, groups: found.report() }))
+      groups.push(...found.findings(code, this.place))
     }
     const collided = this.#collided.map((key) => toKey(this.subject, key))
     const information =
@@ -233,28 +233,7 @@ function printOfText(row: StoredText): number {
   return (row.number ?? 0) === 0 ? print : -print
 }
 
-/** Rows of one snapshot by their texts. */
-class Alike {
-  readonly #stored = new Map<string, Key[]>()
-  readonly #normalized = new Map<string, { readonly keys: Key[]; readonly stored: Set<string> }>()
-
-  add(row: StoredText): void {
-    const { stored, normalized } = identitiesOf(row)
-    const keys = this.#stored.get(stored) ?? []
-    this.#stored.set(stored, keys)
-    keys.push(row.key)
-    const group = this.#normalized.get(normalized) ?? { keys: [], stored: new Set() }
-    this.#normalized.set(normalized, group)
-    group.keys.push(row.key)
-    group.stored.add(stored)
-  }
-
-  /** @param later receives texts that become equal only when they are normalized */
-  tell(twice: Groups, later: Groups): void {
-    for (const [identity, keys] of this.#stored) if (keys.length > 1) twice.add(identity, keys)
-    for (const [identity, { keys, stored }] of this.#normalized) if (stored.size > 1) later.add(identity, keys)
-  }
-}
+const keysOf = (rows: readonly StoredText[]): Key[] => rows.map(({ key }) => key)
 
 function identitiesOf({ texts, scope, normalized }: StoredText): {
   readonly stored: string
@@ -293,9 +272,13 @@ function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Tex
         : ((value ?? null) as string | null)
     })
   } catch (error) {
-    return error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
+    return rejectionOf(error)
   }
 }
+
+/** Returns why a normalizer refuses a text. */
+export const rejectionOf = (error: unknown): string =>
+  error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
 
 const NUMBER_TYPES: ReadonlySet<unknown> = new Set([Number, 'int', 'int2', 'int4', 'integer', 'smallint'])
 
@@ -341,11 +324,11 @@ export class Prints {
   }
 
   /**
-   * Yields the keys of rows with equal prints, and of rows that must be examined. Only pages with such rows are read
-   * again. A row that has changed meanwhile may be missing, or in the wrong group.
+   * Yields the keys of rows to examine together: those with equal prints, and rows that must be examined. Only pages
+   * with such rows are read again. A row that has changed meanwhile may be missing, or in the wrong group.
    */
-  async *groups(reader: Reader, parts: PageParts): AsyncGenerator<readonly (readonly Key[])[], void, undefined> {
-    for (const wanted of windowsOf(this.#wanted())) {
+  async *looks(reader: Reader, parts: PageParts): AsyncGenerator<readonly Key[], void, undefined> {
+    for (const wanted of this.#windows()) {
       const groups = new Map<number, Key[]>()
       for (const { after, upTo, prints } of this.#pages) {
         if (!prints.some((print) => wanted.has(Math.abs(print)))) continue
@@ -360,41 +343,31 @@ export class Prints {
           }
         }
       }
-      yield [...groups.values()]
+      yield* looksOf(groups.values())
     }
   }
 
-  /** Yields the prints of several rows, or of a row that must be examined, with the number of rows of each. */
-  *#wanted(): Generator<readonly [print: number, rows: number], void, undefined> {
-    const sorted = this.#sorted()
-    const alone = new Set<number>()
-    for (const { prints } of this.#pages) for (const print of prints) if (print < 0) alone.add(-print)
-    for (let start = 0, end = 0; start < sorted.length; start = end) {
-      const print = sorted[start] ?? 0
-      while (end < sorted.length && sorted[end] === print) end++
-      if (end - start > 1 || alone.has(print)) yield [print, end - start]
-    }
-  }
-
-  #sorted(): Float64Array {
+  /** Yields the prints of several rows, and of rows that must be examined, for a number of rows at a time. */
+  *#windows(): Generator<ReadonlySet<number>, void, undefined> {
     const all = new Float64Array(this.#pages.reduce((sum, { prints }) => sum + prints.length, 0))
+    const alone = new Set(this.#pages.flatMap(({ prints }) => Array.from(prints.filter((print) => print < 0))))
     let length = 0
     for (const { prints } of this.#pages)
       for (const print of prints) if (print === print) all[length++] = Math.abs(print)
-    return all.subarray(0, length).sort()
+    const sorted = all.subarray(0, length).sort()
+    let [window, rows] = [new Set<number>(), 0]
+    for (let start = 0, end = 0; start < length; start = end) {
+      const print = sorted[start] ?? 0
+      while (end < length && sorted[end] === print) end++
+      if (end - start === 1 && !alone.has(-print)) continue
+      window.add(print)
+      rows += end - start
+      if (rows < WINDOW_ROWS) continue
+      yield window
+      ;[window, rows] = [new Set(), 0]
+    }
+    if (window.size > 0) yield window
   }
-}
-
-function* windowsOf(wanted: Iterable<readonly [number, number]>): Generator<ReadonlySet<number>, void, undefined> {
-  let [window, rows] = [new Set<number>(), 0]
-  for (const [print, count] of wanted) {
-    window.add(print)
-    rows += count
-    if (rows < WINDOW_ROWS) continue
-    yield window
-    ;[window, rows] = [new Set(), 0]
-  }
-  if (window.size > 0) yield window
 }
 
 /** The most rows to examine in one snapshot. */
@@ -404,7 +377,7 @@ const LOOK_ROWS = 500
  * Joins groups into looks. A group that is larger than a look is divided, and its first row is in each part. So every
  * part counts one surplus row less than it has rows, however the group is divided.
  */
-export function* looksOf(groups: Iterable<readonly Key[]>): Generator<readonly Key[], void, undefined> {
+function* looksOf(groups: Iterable<readonly Key[]>): Generator<readonly Key[], void, undefined> {
   let look: Key[] = []
   for (const [first, ...others] of groups) {
     if (!first) continue

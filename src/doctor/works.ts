@@ -1,5 +1,6 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
-import { type Finding, TextRejectedError } from '../errors'
+import { groupBy } from '../calls/batches'
+import type { Finding } from '../errors'
 import { holderName, holderTable, namesIn, namesTable } from '../registry/names'
 import {
   dataSourceOf,
@@ -16,7 +17,6 @@ import { normalizeText } from '../text/normalizer'
 import { keptScopes } from '../triggers/numbers'
 import {
   type DoctorFinding,
-  findingOf,
   FindingTally,
   Groups,
   missingColumns,
@@ -27,7 +27,7 @@ import {
   type Result,
   countedRows,
   databaseNames,
-  SHOWN_KEYS,
+  keyOf,
   type Subject,
   toKey,
   typed,
@@ -38,13 +38,12 @@ import {
   type HeldName,
   isNoted,
   isTrue,
-  type Key,
   keyOfResult,
   numberedColumns,
   type PageParts,
   readSurroundings,
 } from './sql'
-import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './texts'
+import { identityOf, NO_PRINT, printOf, Prints, rejectionOf } from './texts'
 
 const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldName => ({
   holder: holderTable(declaration.metadata),
@@ -76,15 +75,14 @@ export async function lookAtNames(
   let [rows, nulls] = [0, 0]
   for await (const { results } of reader.pages(parts)) {
     for (const result of results) {
-      const key = toKey(subject, keyOfResult(subject.table, result))
+      const key = keyOf(subject, result)
       const text = result['t0'] ?? null
       try {
         if (text === null) nulls++
         else if (normalizeText(declaration.text.normalizer, declaration.name, text) !== text)
           tally.add('text.unnormalized', [key])
       } catch (error) {
-        const reason = error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
-        tally.add('text.refused', [key], reason)
+        tally.add('text.refused', [key], rejectionOf(error))
       }
       if (result['noted'] !== 'true') tally.add('name.missing', [key])
     }
@@ -119,7 +117,7 @@ export async function lookAtHolders(
   const names: HeldName[] = []
   for (const declaration of namesIn(dataSource)) {
     const relation = qualifiedTable(rootOf(declaration.metadata))
-    const surroundings = await readSurroundings(subject.reader.query, relation, [])
+    const surroundings = await readSurroundings(subject.reader.query, relation)
     // No row holds the names of a table that does not exist.
     if (!surroundings) continue
     const { table } = await tableState(subject.reader.query, relation, [])
@@ -139,7 +137,7 @@ export async function lookAtHolders(
   for await (const { results } of subject.reader.pages(parts)) {
     for (const result of results) {
       if (result['told'] === 'true') continue
-      tally.add('name.untrue', [toKey(subject, keyOfResult(subject.table, result))], namedSet(of.table, 'delete'))
+      tally.add('name.untrue', [keyOf(subject, result)], namedSet(of.table, 'delete'))
     }
   }
   return tally.findings({ entity: subject.metadata.name, property: 'text' })
@@ -159,7 +157,7 @@ export async function lookAtNumbers(
 ): Promise<{ readonly rows: number; readonly findings: readonly DoctorFinding[] }> {
   const { reader } = subject
   const tally = new FindingTally()
-  const twice = new Groups(subject, SHOWN_KEYS)
+  const twice = new Groups(subject)
   const columns = [...table.scope.map((one) => one.name), table.number]
   const parts: PageParts = { table: subject.table, columns, texts: [], select: numberedColumns('v', columns) }
   const identity = (result: Result): string | undefined =>
@@ -173,37 +171,30 @@ export async function lookAtNumbers(
   const prints = new Prints(print)
   let rows = 0
   for await (const page of reader.pages(parts)) {
-    for (const result of page.results) {
-      if (identity(result) === undefined)
-        tally.add('number.missing', [toKey(subject, keyOfResult(subject.table, result))])
-    }
+    for (const result of page.results)
+      if (identity(result) === undefined) tally.add('number.missing', [keyOf(subject, result)])
     prints.add(page, page.results.map(print))
     rows += page.results.length
     subject.onRows(name, rows)
   }
-  for await (const groups of prints.groups(reader, parts)) {
-    for (const among of looksOf(groups)) {
-      await reader.snapshot(async () => {
-        const found = new Map<string, Key[]>()
-        for await (const { results } of reader.pages(parts, { among })) {
-          for (const result of results) {
-            const id = identity(result)
-            if (id !== undefined) found.set(id, [...(found.get(id) ?? []), keyOfResult(subject.table, result)])
-          }
-        }
-        for (const [id, keys] of found) if (keys.length > 1) twice.add(id, keys)
-      })
-    }
+  for await (const among of prints.looks(reader, parts)) {
+    await reader.snapshot(async () => {
+      const rows: Result[] = []
+      for await (const { results } of reader.pages(parts, { among })) rows.push(...results)
+      for (const [id, same] of groupBy(rows, identity))
+        if (id !== undefined && same.length > 1)
+          twice.add(
+            id,
+            same.map((result) => keyOfResult(subject.table, result)),
+          )
+    })
   }
   // Another role may have made a view of this name, whose functions would run as the reader.
   const kept = subject.state.tables.find((one) => one.name === scopesName(table))
   const isRead = table.count && kept && Object.keys(keptScopes(table).columns).every((name) => name in kept.columns)
   const refusal = isRead && (await refusalOf(async () => await lookAtCounts(subject, table, tally)))
   if (refusal) tally.add('rows.unreadable', [], refusal)
-  const keys = twice.keys.map((key) => toKey(subject, key))
-  const groups =
-    twice.groups === 0 ? [] : [findingOf('number.twice', place, { count: twice.surplus, keys, groups: twice.report() })]
-  return { rows, findings: [...groups, ...tally.findings(place)] }
+  return { rows, findings: [...twice.findings('number.twice', place), ...tally.findings(place)] }
 }
 
 /** The number of scopes whose counts one statement reads. */

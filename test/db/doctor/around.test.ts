@@ -390,19 +390,8 @@ describe('what stands around a table', () => {
   test('a transaction that is open for more than a minute is told of', async () => {
     await changed()
     const { findingsAround } = await import('../../../src/doctor/doctor')
-    const around = {
-      oldestSeconds: 61,
-      updateTriggers: [],
-      publications: [],
-      incomplete: [],
-      subscriptions: [],
-      relatives: [],
-    }
-    const found = findingsAround(
-      dataSource.getMetadata(Soft),
-      { triggers: [] } as never,
-      { ...around, lookalikes: [], partitions: 0 } as never,
-    )
+    const around = { oldestSeconds: 61, found: {} }
+    const found = findingsAround(dataSource.getMetadata(Soft), {} as never, around as never)
     expect(found.map(inWords).filter((one) => !one.includes('uncompared'))).toEqual([
       'warning transaction.old 1; open for 61 s',
     ])
