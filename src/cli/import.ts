@@ -17,50 +17,45 @@ import { Flow } from '../stream/flow'
 import { type Line, type List, ListError, type Original, originalOf, readLines } from './list'
 import { type Entry, hasHeader, readRecords, type RecordRules, type RecordRow } from './records'
 import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally } from './report'
-import { describeError, number, openProgress, refusalReason, type Streams, writeEvent } from './terminal'
-import { UsageError } from './usage'
+import { describeError, number, openProgress, refusalReason, writeEvent } from './terminal'
+import { type CommandRun, UsageError } from './usage'
 
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
-export interface ImportRun {
-  readonly dataSource: DataSource
-  readonly target: ImportTarget
-  readonly list: List
-  /** How records fill properties; if undefined, each line is a text. */
-  readonly records?: RecordRules | undefined
-  /** Whether rows are only looked up. @default false */
-  readonly dryRun?: boolean
-  /** Receives the refused lines. */
-  readonly refused?: RefusedLines | undefined
-  readonly streams: Streams
-  readonly signal: AbortSignal
-  /** The noun for the content of the lines, in the plural. @default 'lines' */
-  readonly unit?: string
-  /** Whether every event is printed as a line of JSON. @default false */
-  readonly json?: boolean
-  /** Whether a refused line is a failure. @default false */
-  readonly strict?: boolean
-}
-
 /** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
-export async function runImport(run: ImportRun): Promise<ExitCode> {
-  const { dataSource, target, list, streams, signal, dryRun = false, refused, records, json = false } = run
+export async function runImport(run: CommandRun<'import'>, list: List): Promise<ExitCode> {
+  const { dataSource, invocation, streams, signal } = run
+  const { dryRun, records, json } = invocation
   const { stdout, stderr } = streams
+  const target = findImportTarget(dataSource, invocation)
+  const refused = invocation.refused === undefined ? undefined : await openRefused(invocation.refused)
   const progress = openProgress(stderr)
   // Without this, the loop would wait for the next chunk, which never arrives on a terminal.
   const close = (): void => list.close()
   signal.addEventListener('abort', close)
-  const lines = new CountedLines(run)
+  const header = records && hasHeader(records)
+  let linesRead = 0
+  async function* entries(): AsyncGenerator<Entry[], void, undefined> {
+    const came = (line: Original | undefined): void => refused?.came(line)
+    const lines = readLines(list.chunks)
+    for await (const some of records ? readRecords(lines, records, header ? refused?.afterHeader() : came) : lines) {
+      linesRead += some.length
+      if (!records && refused) for (const line of some) came(originalOf(line as Line))
+      yield some
+    }
+  }
   let report: ImportReport
   try {
-    report = await importLines(dataSource, target, lines.read(), {
+    report = await importLines(dataSource, target, entries(), {
       signal,
       dryRun,
       onAnswers: async (areRefused) => await refused?.answered(areRefused),
       onProgress: (counts) => {
-        const fraction = lines.fraction(counts.lines)
+        // An estimate, because more lines have been read than the server has processed.
+        const read = list.fraction()
+        const fraction = read === undefined ? undefined : read * (counts.lines / linesRead)
         if (json) writeEvent(stdout, { event: 'progress', ...counts, fraction })
         else progress.update(counts.lines, fraction)
       },
@@ -73,46 +68,18 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
   }
   const { end, ...counted } = report
   const error = end.kind === 'failed' ? { error: describeError(end.error), where: end.where } : {}
-  const each = {
-    each: records && records.format !== 'ndjson' ? 'record' : 'line',
-    header: records && hasHeader(records),
-  }
+  const each = records && records.format !== 'ndjson' ? 'record' : 'line'
   if (json) writeEvent(stdout, { event: 'report', ...counted, end: end.kind, ...error })
-  else stdout.write(formatReport(report, { unit: run.unit, dryRun, ...each }))
+  else stdout.write(formatReport(report, { dryRun, each, header }))
   if (refused && refused.lost > 0) stderr.write(`\n${number(refused.lost)} ${NOT_KEPT}\n`)
   return conclude(report, run)
 }
 
 const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the file of --refused.'
 
-/** Estimates the processed fraction of the list, because more lines have been read than the server has processed. */
-class CountedLines {
-  private lines = 0
-
-  constructor(private readonly run: Pick<ImportRun, 'list' | 'records' | 'refused'>) {}
-
-  async *read(): AsyncGenerator<Entry[], void, undefined> {
-    const { list, records, refused } = this.run
-    const lines = readLines(list.chunks)
-    const came = (line: Original | undefined): void => refused?.came(line)
-    const onRecord = records && hasHeader(records) ? refused?.afterHeader() : came
-    const entries = records ? readRecords(lines, records, onRecord) : lines
-    for await (const some of entries) {
-      this.lines += some.length
-      if (!records && refused) for (const line of some) came(originalOf(line as Line))
-      yield some
-    }
-  }
-
-  fraction(done: number): number | undefined {
-    const read = this.run.list.fraction()
-    return read === undefined ? undefined : read * (done / this.lines)
-  }
-}
-
 function conclude(
   { end, lines, created, found, rejected }: ImportReport,
-  { dryRun = false, strict = false, streams: { stderr } }: ImportRun,
+  { invocation: { dryRun, strict }, streams: { stderr } }: CommandRun<'import'>,
 ): ExitCode {
   if (end.kind === 'done') {
     const isAll = rejected > 0 && created + found === 0
@@ -395,7 +362,7 @@ function valuesMaker(
  * @throws UsageError if it is not empty
  * @throws RefusedLinesError if it cannot be written
  */
-export async function openRefused(name: string): Promise<RefusedLines> {
+async function openRefused(name: string): Promise<RefusedLines> {
   let file: FileHandle | undefined
   let size: number
   try {

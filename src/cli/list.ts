@@ -184,30 +184,23 @@ function withoutLineEnding(line: string): Line {
 }
 
 /** The first bytes of files that are not lists, as patterns of hexadecimal digits. */
-const FOREIGN_FORMATS: readonly (readonly [start: string, advice: string])[] = [
-  ['fffe', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
-  ['feff', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
-  ['1f8b', `compressed with gzip. ${pipeFrom('gzip -dc')}`],
+const FOREIGN_FORMATS: readonly (readonly [start: string, format: string, unpack: string])[] = [
+  ['1f8b', 'compressed with gzip', 'gzip -dc'],
   // A text may begin with `BZh`, so the pattern includes the start of a block, or the end of an empty file.
-  ['425a683[1-9](?:314159265359|177245385090)', `compressed with bzip2. ${pipeFrom('bzip2 -dc')}`],
-  ['fd377a585a00', `compressed with xz. ${pipeFrom('xz -dc')}`],
-  ['28b52ffd', `compressed with zstd. ${pipeFrom('zstd -dc')}`],
-  ['504b0304', `a zip archive. ${pipeFrom('unzip -p')}`],
+  ['425a683[1-9](?:314159265359|177245385090)', 'compressed with bzip2', 'bzip2 -dc'],
+  ['fd377a585a00', 'compressed with xz', 'xz -dc'],
+  ['28b52ffd', 'compressed with zstd', 'zstd -dc'],
+  ['504b0304', 'a zip archive', 'unzip -p'],
 ]
-
-function convertWith(command: string): string {
-  return `${command} LIST > NEW-LIST`
-}
-
-function pipeFrom(command: string): string {
-  return `Unpack it: ${command} LIST | typeorm-unique-text import … -`
-}
 
 /** Refuses other formats. Otherwise each line would be refused for another reason, and the command would succeed. */
 function refuseForeignFormat(start: Buffer): void {
   const hex = start.subarray(0, 10).toString('hex')
+  if (/^(?:fffe|feff)/.test(hex))
+    throw new ListError('The list is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 LIST > NEW-LIST')
   const known = FOREIGN_FORMATS.find(([mark]) => new RegExp(`^${mark}`).test(hex))
-  if (known) throw new ListError(`The list is ${known[1]}`)
+  if (known)
+    throw new ListError(`The list is ${known[1]}. Unpack it: ${known[2]} LIST | typeorm-unique-text import … -`)
   const nul = start.indexOf(0)
   if (nul === -1) return
   const inFirstLine = !start.subarray(0, nul).includes(LINE_FEED)

@@ -3,9 +3,8 @@
 import './node-version'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
-import type { DataSource } from 'typeorm'
 import { describeError, loadDataSource, number, outliveReaders } from './terminal'
-import { EXIT, type ExitCode, findEntity, findImportTarget, openRefused, runImport } from './import'
+import { EXIT, type ExitCode, findEntity, runImport } from './import'
 import { openList } from './list'
 import { recount } from '../numbers'
 import { runAdopt } from './adopt'
@@ -34,74 +33,40 @@ async function main(args: readonly string[]): Promise<ExitCode> {
     return EXIT.done
   }
   const invocation = parseInvocation(args)
-  switch (invocation.kind) {
-    case 'help':
-      process.stdout.write(HELP)
-      return EXIT.done
-    case 'version':
-      process.stdout.write(`${(JSON.parse(packageFile('package.json')) as { version: string }).version}\n`)
-      return EXIT.done
-    case 'import':
-      return await importCommand(invocation)
-    case 'doctor':
-      return await connected(invocation.dataSource, async (dataSource) => {
-        return await runDoctor({ dataSource, invocation, streams: process, signal: interruption() })
-      })
-    case 'preview':
-      return await connected(invocation.dataSource, async (dataSource) => {
-        return await runPreview({ dataSource, invocation, streams: process, signal: interruption() })
-      })
-    case 'recount':
-      return await connected(invocation.dataSource, async (dataSource) => {
-        const { entity, property: by } = invocation
-        const { target } = findEntity(dataSource, entity)
-        const rows = await recount(dataSource.manager, target, undefined, by === undefined ? {} : { by })
-        process.stdout.write(`${number(rows)} rows count.\n`)
-        return EXIT.done
-      })
-    case 'adopt':
-    case 'abandon':
-    case 'unmerge':
-      return await connected(invocation.dataSource, async (dataSource) => {
-        return await runAdopt({ dataSource, invocation, streams: process, signal: interruption() })
-      })
-  }
+  if (invocation.kind === 'help') process.stdout.write(HELP)
+  else if (invocation.kind === 'version')
+    process.stdout.write(`${(JSON.parse(packageFile('package.json')) as { version: string }).version}\n`)
+  else return await connected(invocation)
+  return EXIT.done
 }
 
 /** Reads a file of this package. */
 const packageFile = (name: string): string => readFileSync(path.join(__dirname, '../..', name), 'utf8')
 
-async function importCommand(invocation: Invocation & { kind: 'import' }): Promise<ExitCode> {
-  const dataSource = await loadDataSource(invocation.dataSource)
-  const list = await openList(invocation.list)
-  await connect(dataSource)
-  try {
-    const target = findImportTarget(dataSource, invocation)
-    keepHeapSmall()
-    const refused = invocation.refused === undefined ? undefined : await openRefused(invocation.refused)
-    const signal = interruption()
-    return await runImport({ ...invocation, dataSource, target, list, refused, streams: process, signal })
-  } finally {
-    await dataSource.destroy()
-  }
-}
-
 /** Connects, does the work of a command, and disconnects. */
-async function connected(file: string, work: (dataSource: DataSource) => Promise<ExitCode>): Promise<ExitCode> {
-  const dataSource = await loadDataSource(file)
-  await connect(dataSource)
-  try {
-    keepHeapSmall()
-    return await work(dataSource)
-  } finally {
-    await dataSource.destroy()
-  }
-}
-
-/** Connects without the DataSource's schema options, because a command must only change what its help describes. */
-async function connect(dataSource: DataSource): Promise<void> {
+async function connected(invocation: Exclude<Invocation, { kind: 'help' | 'version' }>): Promise<ExitCode> {
+  const dataSource = await loadDataSource(invocation.dataSource)
+  const command = invocation.kind === 'import' ? { ...invocation, opened: await openList(invocation.list) } : invocation
+  // Without the DataSource's schema options, because a command must only change what its help describes.
   dataSource.setOptions({ synchronize: false, migrationsRun: false, dropSchema: false })
   if (!dataSource.isInitialized) await dataSource.initialize()
+  try {
+    keepHeapSmall()
+    if (command.kind === 'recount') {
+      const { entity, property: by } = command
+      const { target } = findEntity(dataSource, entity)
+      const rows = await recount(dataSource.manager, target, undefined, by === undefined ? {} : { by })
+      process.stdout.write(`${number(rows)} rows count.\n`)
+      return EXIT.done
+    }
+    const run = { dataSource, streams: process, signal: interruption() }
+    if (command.kind === 'import') return await runImport({ ...run, invocation: command }, command.opened)
+    if (command.kind === 'doctor') return await runDoctor({ ...run, invocation: command })
+    if (command.kind === 'preview') return await runPreview({ ...run, invocation: command })
+    return await runAdopt({ ...run, invocation: command })
+  } finally {
+    await dataSource.destroy()
+  }
 }
 
 /** The exit codes that a shell reports for a process that a signal ended. */

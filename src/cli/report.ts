@@ -71,8 +71,6 @@ export class ImportTally {
 
 /** How the report names the counted items. */
 interface Counted {
-  /** The noun for the content of the lines, in the plural. @default the plural of `each` */
-  readonly unit?: string | undefined
   /** Whether rows were only looked up. @default false */
   readonly dryRun?: boolean
   /** The counted item: a line, or a record, which may have several lines. @default 'line' */
@@ -83,7 +81,7 @@ interface Counted {
 
 /** Formats the table at the end of an import. */
 export function formatReport(report: ImportReport, counted: Counted = {}): string {
-  const { unit, dryRun = false, each = 'line' } = counted
+  const { dryRun = false, each = 'line' } = counted
   const { lines, created, found, rejected, blank, collisions, seconds } = report
   const rate = seconds > 0 ? lines / seconds : 0
   const rows: [string, string][] = [
@@ -95,7 +93,7 @@ export function formatReport(report: ImportReport, counted: Counted = {}): strin
     ['collisions', number(collisions)],
     ['seconds', seconds.toFixed(seconds < 100 ? 2 : 0)],
     // A whole number, except for a few very long texts.
-    [`${unit ?? `${each}s`} per second`, rate === 0 || rate >= 10 ? number(Math.round(rate)) : rate.toFixed(1)],
+    [`${each}s per second`, rate === 0 || rate >= 10 ? number(Math.round(rate)) : rate.toFixed(1)],
   ]
   const left = Math.max(...rows.map(([name]) => name.length))
   const right = Math.max(...rows.map(([, value]) => value.length))

@@ -7,14 +7,32 @@ import type { RecordFormat, RecordRules } from './records'
 import type { Streams } from './terminal'
 
 /** The parsed command line. */
-export type Invocation =
-  | { readonly kind: 'help' }
-  | { readonly kind: 'version' }
+export type Invocation = { readonly kind: 'help' } | { readonly kind: 'version' } | DoctorInvocation | EntityInvocation
+
+interface DoctorInvocation {
+  readonly kind: 'doctor'
+  readonly dataSource: string
+  /** If undefined, every entity with a declaration. */
+  readonly entity: string | undefined
+  /** A partition or shard of the entity's table; if undefined, the whole table. */
+  readonly table: string | undefined
+  readonly json: boolean
+}
+
+/** A command for one entity. */
+type EntityInvocation = {
+  readonly dataSource: string
+  readonly entity: string
+  readonly property: string | undefined
+} & (
+  | { readonly kind: 'recount' }
+  | {
+      readonly kind: 'preview'
+      /** One or several names, or a file. */
+      readonly normalize: string
+    }
   | {
       readonly kind: 'import'
-      readonly dataSource: string
-      readonly entity: string
-      readonly property: string | undefined
       /** A file name; `-` is standard input. */
       readonly list: string
       /** How records fill properties; if undefined, each line is a text. */
@@ -30,40 +48,18 @@ export type Invocation =
       readonly json: boolean
     }
   | {
-      readonly kind: 'doctor'
-      readonly dataSource: string
-      /** If undefined, every entity with a declaration. */
-      readonly entity: string | undefined
-      /** A partition or shard of the entity's table; if undefined, the whole table. */
-      readonly table: string | undefined
-      readonly json: boolean
-    }
-  | {
-      readonly kind: 'recount'
-      readonly dataSource: string
-      readonly entity: string
-      readonly property: string | undefined
-    }
-  | {
-      readonly kind: 'preview'
-      readonly dataSource: string
-      readonly entity: string
-      readonly property: string | undefined
-      /** One or several names, or a file. */
-      readonly normalize: string
-    }
-  | {
       readonly kind: 'adopt' | 'abandon' | 'unmerge'
-      readonly dataSource: string
-      readonly entity: string
       readonly dryRun: boolean
       /** Whether to report the command of another terminal and change nothing. */
       readonly status: boolean
       /** Whether all output is lines of JSON. */
       readonly json: boolean
       readonly options: AdoptOptions
-      /** The options of every step. */
-      readonly pace: Pace
+      /** The options for the pace of every step. */
+      readonly pace: Pick<
+        AdoptOptions,
+        'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
+      >
       /** The merge of duplicates once the table is adopted. */
       readonly merge: MergeInvocation | undefined
       readonly forgetLog: boolean
@@ -72,18 +68,13 @@ export type Invocation =
       /** Whether to normalize the writes of other code afterwards. */
       readonly follow: boolean
     }
+)
 
 interface MergeInvocation extends Required<NamedReferences> {
   readonly keep: KeptRow
   /** The file for the keys of merged and left rows. */
   readonly list: string | undefined
 }
-
-/** The options for the pace of every step. */
-type Pace = Pick<
-  AdoptOptions,
-  'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
->
 
 /** A command that is connected to the database. */
 export interface CommandRun<Kind extends Invocation['kind']> {
@@ -192,38 +183,50 @@ Exit codes: 0 success, 1 failure, rows that are left, or an error that the docto
 2 wrong usage, 130 stopped by Ctrl-C, 143 by SIGTERM.
 `
 
+const COMMANDS = ['import', 'doctor', 'preview', 'recount', 'adopt', 'abandon', 'unmerge'] as const
+
+type CommandName = (typeof COMMANDS)[number]
+
+type Option = NonNullable<ParseArgsConfig['options']>[string] & {
+  /** The commands that take it. @default all */
+  readonly of?: readonly CommandName[]
+}
+
+const OF_BATCHES = ['adopt', 'unmerge'] as const
+
+/** The options, and the commands that take them. */
 const OPTIONS = {
   // The spelling is that of TypeORM's own commands.
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
-  table: { type: 'string' },
-  property: { type: 'string' },
-  format: { type: 'string' },
-  map: { type: 'string', multiple: true },
-  set: { type: 'string', multiple: true },
-  strict: { type: 'boolean' },
-  json: { type: 'boolean' },
-  'dry-run': { type: 'boolean' },
-  key: { type: 'string' },
-  until: { type: 'string' },
-  'batch-ms': { type: 'string' },
-  pause: { type: 'string' },
-  'max-lag': { type: 'string' },
-  'max-wal': { type: 'string' },
-  status: { type: 'boolean' },
-  fake: { type: 'string' },
-  merge: { type: 'string' },
-  also: { type: 'string', multiple: true },
-  conflict: { type: 'string', multiple: true },
-  list: { type: 'string' },
-  normalize: { type: 'string' },
-  'forget-log': { type: 'boolean' },
-  follow: { type: 'boolean' },
-  refused: { type: 'string' },
-  'user-triggers': { type: 'string' },
+  table: { type: 'string', of: ['doctor'] },
+  property: { type: 'string', of: ['import', 'preview', 'recount', 'adopt', 'abandon', 'unmerge'] },
+  format: { type: 'string', of: ['import'] },
+  map: { type: 'string', multiple: true, of: ['import'] },
+  set: { type: 'string', multiple: true, of: ['import'] },
+  strict: { type: 'boolean', of: ['import'] },
+  json: { type: 'boolean', of: ['import', 'doctor', 'adopt', 'abandon', 'unmerge'] },
+  'dry-run': { type: 'boolean', of: ['import', 'adopt', 'unmerge'] },
+  key: { type: 'string', of: ['unmerge'] },
+  until: { type: 'string', of: ['adopt'] },
+  'batch-ms': { type: 'string', of: OF_BATCHES },
+  pause: { type: 'string', of: OF_BATCHES },
+  'max-lag': { type: 'string', of: OF_BATCHES },
+  'max-wal': { type: 'string', of: OF_BATCHES },
+  status: { type: 'boolean', of: ['adopt'] },
+  fake: { type: 'string', of: ['adopt'] },
+  merge: { type: 'string', of: ['adopt'] },
+  also: { type: 'string', multiple: true, of: ['adopt'] },
+  conflict: { type: 'string', multiple: true, of: ['adopt'] },
+  list: { type: 'string', of: ['adopt'] },
+  normalize: { type: 'string', of: ['preview'] },
+  'forget-log': { type: 'boolean', of: ['adopt'] },
+  follow: { type: 'boolean', of: ['adopt'] },
+  refused: { type: 'string', of: ['import', 'adopt'] },
+  'user-triggers': { type: 'string', of: ['adopt'] },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
-} as const satisfies ParseArgsConfig['options']
+} as const satisfies Readonly<Record<string, Option>>
 
 /**
  * Parses the command line.
@@ -235,66 +238,31 @@ export function parseInvocation(args: readonly string[]): Invocation {
   const { values, positionals } = parse(args)
   if (values.help === true) return { kind: 'help' }
   if (values.version === true) return { kind: 'version' }
-  const [kind, ...operands] = positionals
-  if (kind === undefined) throw new UsageError(`Name a command: ${COMMANDS}.`)
-  if (!isCommand(kind)) throw new UsageError(`Unknown command "${kind}". The commands are ${COMMANDS}.`)
+  const [command, ...operands] = positionals
+  const known = [...COMMANDS, 'explain'].join(', ')
+  if (command === undefined) throw new UsageError(`Name a command: ${known}.`)
+  const kind = COMMANDS.find((one) => one === command)
+  if (kind === undefined) throw new UsageError(`Unknown command "${command}". The commands are ${known}.`)
   requireTaken(kind, values, operands)
   const { dataSource, entity, property, table, normalize } = values
   if (dataSource === undefined) throw new UsageError('Name the file that exports the DataSource: -d ormconfig.ts')
   if (kind === 'doctor') return { kind, dataSource, entity, table, json: values.json === true }
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
-  if (kind === 'recount') return { kind, dataSource, entity, property }
-  if (kind === 'import') return { kind, dataSource, entity, property, ...listOptions(values, operands) }
-  if (kind !== 'preview') return { kind, dataSource, entity, ...adoptOptions(values) }
+  const named = { dataSource, entity, property }
+  if (kind === 'recount') return { kind, ...named }
+  if (kind === 'import') return { kind, ...named, ...listOptions(values, operands) }
+  if (kind !== 'preview') return { kind, ...named, ...adoptOptions(values) }
   if (normalize === undefined) throw new UsageError('Name the normalizer: --normalize url')
-  return { kind, dataSource, entity, property, normalize }
+  return { kind, ...named, normalize }
 }
 
 type Values = ReturnType<typeof parse>['values']
 
-/** The options of each command, besides the DataSource and the entity. */
-const TAKES = {
-  import: ['property', 'format', 'map', 'set', 'dry-run', 'refused', 'strict', 'json'],
-  doctor: ['table', 'json'],
-  preview: ['property', 'normalize'],
-  recount: ['property'],
-  adopt: [
-    'property',
-    'dry-run',
-    'until',
-    'batch-ms',
-    'pause',
-    'max-lag',
-    'max-wal',
-    'status',
-    'json',
-    'fake',
-    'merge',
-    'also',
-    'conflict',
-    'list',
-    'forget-log',
-    'follow',
-    'refused',
-    'user-triggers',
-  ],
-  abandon: ['property', 'json'],
-  unmerge: ['property', 'key', 'dry-run', 'batch-ms', 'pause', 'max-lag', 'max-wal', 'json'],
-} as const satisfies Readonly<Record<string, readonly string[]>>
-
-type CommandName = keyof typeof TAKES
-
-const COMMANDS = [...Object.keys(TAKES), 'explain'].join(', ')
-
-const isCommand = (name: string): name is CommandName => Object.hasOwn(TAKES, name)
-
-const EVERYWHERE: readonly string[] = ['dataSource', 'entity']
-
 /** Refuses options that a command would ignore: `abandon --dry-run` would abandon. */
 function requireTaken(command: CommandName, values: Values, operands: readonly string[]): void {
   const given = Object.keys(values)
-  const takes: readonly string[] = [...TAKES[command], ...EVERYWHERE]
-  const other = given.find((name) => !takes.includes(name))
+  const options: Readonly<Record<string, Option>> = OPTIONS
+  const other = given.find((name) => options[name]?.of?.includes(command) === false)
   if (other !== undefined) throw new UsageError(`${command} has no option --${other}. Remove it.`)
   if (operands.length > 0 && command !== 'import')
     throw new UsageError(`${command} takes no list. Name an entity by --entity.`)
@@ -303,7 +271,7 @@ function requireTaken(command: CommandName, values: Values, operands: readonly s
   if (!given.includes('merge') && given.some((name) => ['also', 'conflict', 'list'].includes(name)))
     throw new UsageError('--also, --conflict and --list are for --merge: --merge oldest --conflict bookmark=merge')
   for (const [name, does] of Object.entries({ 'forget-log': 'empty the log', status: 'report' })) {
-    const beside = given.find((one) => ![...EVERYWHERE, 'property', 'json', name].includes(one))
+    const beside = given.find((one) => !['dataSource', 'entity', 'property', 'json', name].includes(one))
     if (given.includes(name) && beside !== undefined)
       throw new UsageError(`--${name} does nothing but ${does}. Remove --${beside}.`)
   }
@@ -316,12 +284,10 @@ function listOptions(values: Values, [list, ...more]: readonly string[]) {
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
   if (more.length > 0)
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
-  const chosen = choiceOf('format', format, FORMATS)
+  const chosen = choiceOf<RecordFormat>('format', format, ['csv', 'tsv', 'ndjson'])
   const records = chosen && { format: chosen, map: propertyPairs('map', map) }
   return { list, records, set: propertyPairs('set', set), dryRun, refused, strict, json }
 }
-
-const FORMATS = ['csv', 'tsv', 'ndjson'] as const satisfies RecordFormat[]
 
 /** Parses the option's value for each property. */
 function propertyPairs(option: 'map' | 'set', pairs: readonly string[]): ReadonlyMap<string, string> {

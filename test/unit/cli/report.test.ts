@@ -18,15 +18,15 @@ const report: ImportReport = {
 
 describe('formatReport', () => {
   test('is a table with the first reasons', () => {
-    expect(formatReport(report, { unit: 'URLs' })).toBe(
+    expect(formatReport(report)).toBe(
       [
-        'lines            12,345',
-        'created          10,000',
-        'found             2,000',
-        'rejected            345',
-        'collisions            2',
-        'seconds            1.50',
-        'URLs per second   8,230',
+        'lines             12,345',
+        'created           10,000',
+        'found              2,000',
+        'rejected             345',
+        'collisions             2',
+        'seconds             1.50',
+        'lines per second   8,230',
         '',
         'the first 2 rejected lines:',
         '  line 7: it is not an http or https URL',
@@ -37,7 +37,7 @@ describe('formatReport', () => {
   })
 
   test('of a dry run, says what would be created, and what it cannot know', () => {
-    const told = formatReport(report, { unit: 'URLs', dryRun: true })
+    const told = formatReport(report, { dryRun: true })
     expect(told).toMatch(/^would be created +10,000$/m)
     expect(told).not.toMatch(/^created/m)
     expect(told).toMatch(/\n\nNo row was written\. What the database itself refuses, only .*\n$/)
