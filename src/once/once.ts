@@ -137,7 +137,22 @@ export async function once<Answer>(
   const traced = tracedTo(once)
   checkOptions('once()', options, ONCE_RULES)
   const call = callOf(manager, token, work, options)
-  return (await traced(answerTo(call))) as OnceResult<Answer>
+  const { tokens, key, isKnown } = call
+  const answer = withTokens(manager, tokens, async (operation) => {
+    const { session } = operation
+    const joins = !operation.isInTransaction && tokens.underWay.has(token)
+    for (let looks = (isKnown && !joins) || session.inTransaction; ; looks = true) {
+      // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
+      if (looks) {
+        const [found] = await session.rows(tokens.find, key)
+        if (found && !isFreeToken(found, manager)) return replayOf(found)
+      }
+      await session.release()
+      const result = await inTurn(call, operation)
+      if (result) return result
+    }
+  })
+  return (await traced(answer)) as OnceResult<Answer>
 }
 
 /** A call, with the values that are known before any SQL. */
@@ -168,7 +183,15 @@ function callOf(manager: EntityManager, token: string, work: Call['work'], optio
   if (typeof work !== 'function') throw new DeclarationError(`once(): expected a function, got ${kindOf(work)}.`)
   const request = options.request === undefined ? null : hash('sha256', canonicalJson('the request', options.request))
   const { keepFailures, patience, whileRunning } = options
-  const expires = expiryOf(options.expires)
+  let expires: Call['expires'] = [null, null]
+  if (options.expires instanceof Date) {
+    if (options.expires.getTime() <= Date.now())
+      throw new DeclarationError(
+        `"expires" must be in the future. Give a later Date, or a duration such as '24 hours'.`,
+      )
+    // Postgres accepts every year that a Date can have, but no sign before a year after 9999.
+    expires = [options.expires.toISOString().replace(/^\+0*/, ''), null]
+  } else if (options.expires !== undefined) expires = [null, durationOf('expires', options.expires).interval]
   const refuses = whileRunning === 'refuse'
   let deadline = refuses ? 0 : undefined
   if (patience !== undefined) {
@@ -184,32 +207,6 @@ function callOf(manager: EntityManager, token: string, work: Call['work'], optio
 /** How long the call may still wait. The server accepts only a whole number above 0. */
 const millisecondsLeft = (deadline: number): number => Math.max(1, Math.ceil(deadline - performance.now()))
 
-function expiryOf(expires: Date | Duration | undefined): readonly [string | null, string | null] {
-  if (expires === undefined) return [null, null]
-  if (!(expires instanceof Date)) return [null, durationOf('expires', expires).interval]
-  // Postgres accepts every year that a Date can have, but no sign before a year after 9999.
-  if (expires.getTime() > Date.now()) return [expires.toISOString().replace(/^\+0*/, ''), null]
-  throw new DeclarationError(`"expires" must be in the future. Give a later Date, or a duration such as '24 hours'.`)
-}
-
-async function answerTo(call: Call): Promise<OnceResult<unknown>> {
-  const { manager, tokens } = call
-  return await withTokens(manager, tokens, async (operation) => {
-    const { session } = operation
-    const joins = !operation.isInTransaction && tokens.underWay.has(call.token)
-    for (let looks = (call.isKnown && !joins) || session.inTransaction; ; looks = true) {
-      // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
-      if (looks) {
-        const [found] = await session.rows(tokens.find, call.key)
-        if (found && !isFreeToken(found, manager)) return replayOf(found)
-      }
-      await session.release()
-      const result = await inTurn(call, operation)
-      if (result) return result
-    }
-  })
-}
-
 /**
  * Waits, or refuses to wait, while another call of this process works for the token. At the server, each duplicate
  * would hold a connection for as long as the work takes. A call inside a transaction waits at the server, because only
@@ -219,10 +216,11 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
  * @throws OnceRunningError
  */
 async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
-  const ahead = operation.isInTransaction ? undefined : call.tokens.underWay.get(call.token)
-  if (!ahead) return await (operation.isInTransaction ? runOnce(call, operation) : fly(call, operation))
-  const { deadline } = call
-  if (!call.refuses) {
+  if (operation.isInTransaction) return await runOnce(call, operation)
+  const { deadline, refuses, token } = call
+  const { underWay } = call.tokens
+  const ahead = underWay.get(token)
+  if (ahead && !refuses) {
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<never>((_, reject) => {
       if (deadline !== undefined) timer = setTimeout(() => reject(new OnceRunningError()), millisecondsLeft(deadline))
@@ -230,26 +228,24 @@ async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unkn
     await Promise.race([ahead.ended, late]).finally(() => clearTimeout(timer))
     return undefined
   }
-  if (ahead.mayWait && !ahead.isWorking) return await runOnce(call, operation)
-  await ahead.decided
-  if (ahead.isWorking) throw new OnceRunningError()
-  return undefined
-}
-
-async function fly(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
+  if (ahead) {
+    if (ahead.mayWait && !ahead.isWorking) return await runOnce(call, operation)
+    await ahead.decided
+    if (ahead.isWorking) throw new OnceRunningError()
+    return undefined
+  }
   let [decide, end] = [(): void => {}, (): void => {}]
   const decided = new Promise<void>((resolve) => (decide = resolve))
   const ended = new Promise<void>((resolve) => (end = resolve))
-  const flight: Flight = { ended, decided, isWorking: false, mayWait: !call.refuses }
-  call.tokens.underWay.set(call.token, flight)
-  const work = (): void => {
-    flight.isWorking = true
-    decide()
-  }
+  const flight: Flight = { ended, decided, isWorking: false, mayWait: !refuses }
+  underWay.set(token, flight)
   try {
-    return await runOnce(call, operation, work)
+    return await runOnce(call, operation, () => {
+      flight.isWorking = true
+      decide()
+    })
   } finally {
-    call.tokens.underWay.delete(call.token)
+    underWay.delete(token)
     decide()
     end()
   }
@@ -317,8 +313,17 @@ async function runOnce(
         working?.()
         await runWork(call, manager, state)
       },
+      // Uses its own session, which is not affected if the work rolls back to its own savepoints.
       last: async (manager) => {
-        await storeAnswer(call, manager, state)
+        const { claimed, json, failed } = state
+        if (!claimed) return
+        const answer = [claimed.id, json, ...call.expires, claimed.transaction, failed ? 'true' : null]
+        await operate(manager, {}, async ({ session }) => await session.rows(call.tokens.answer, answer)).catch(
+          (error: unknown) => {
+            const isLost = serverError(error)?.code === SQLSTATE.divisionByZero
+            throw isLost ? new TransactionAbortedError(error, 'the work ended it, or removed its token') : error
+          },
+        )
       },
       lastSql: call.tokens.answer.sql,
     })
@@ -351,7 +356,13 @@ async function runWork(call: Call, manager: EntityManager, state: RunState): Pro
   const run = async (own: EntityManager): Promise<unknown> => await insideOf(tokens, token, async () => await work(own))
   let answer: unknown
   try {
-    answer = await (keepFailures ? behindSavepoint(manager, run) : run(manager))
+    if (keepFailures)
+      // A savepoint undoes the writes of failed work, and keeps the claim.
+      await operate(manager, {}, async (operation) => {
+        const keep = async (own: EntityManager): Promise<void> => void (answer = await run(own))
+        await operation.asOne(manager, { run: keep, last: async () => {}, lastSql: '' })
+      })
+    else answer = await run(manager)
   } catch (error) {
     // The same work may succeed when it is run again.
     const isPassing = httpStatusOf(error) === 503 || error instanceof OnceRunningError
@@ -363,24 +374,6 @@ async function runWork(call: Call, manager: EntityManager, state: RunState): Pro
   }
   state.json = answer === undefined ? null : exactJson('the answer', answer)
   state.result = { answer: parsedAnswer(state.json ?? undefined), replayed: false }
-}
-
-/** Undoes the writes of failed work, and keeps the claim. */
-async function behindSavepoint(
-  manager: EntityManager,
-  run: (manager: EntityManager) => Promise<unknown>,
-): Promise<unknown> {
-  let answer: unknown
-  await operate(manager, {}, async (operation) => {
-    await operation.asOne(manager, {
-      run: async (own) => {
-        answer = await run(own)
-      },
-      last: async () => {},
-      lastSql: '',
-    })
-  })
-  return answer
 }
 
 /**
@@ -423,23 +416,3 @@ function isLockTimeout(error: unknown): boolean {
   const code = serverError(error)?.code
   return code === SQLSTATE.lockNotAvailable || code === SQLSTATE.queryCanceled
 }
-
-/** Uses its own session, which is not affected if the work rolls back to its own savepoints. */
-async function storeAnswer(
-  { tokens, expires }: Call,
-  manager: EntityManager,
-  { claimed, json, failed }: RunState,
-): Promise<void> {
-  if (!claimed) return
-  await operate(manager, {}, async ({ session }) => {
-    try {
-      await session.rows(tokens.answer, [claimed.id, json, ...expires, claimed.transaction, failed ? 'true' : null])
-    } catch (error) {
-      throw serverError(error)?.code === SQLSTATE.divisionByZero
-        ? new TransactionAbortedError(error, CLAIM_LOST)
-        : error
-    }
-  })
-}
-
-const CLAIM_LOST = 'the work ended it, or removed its token'
