@@ -413,10 +413,18 @@ class WindowSize {
   /** Calls back when a silent source counts as paused. Calls before that share one callback. */
   afterGrace(callback: () => void): void {
     if (this.stopGrace) return
-    this.stopGrace = after(this.size > FLOW_WINDOW_ROWS ? GRACE_MILLISECONDS : undefined, () => {
+    const then = (): void => {
       this.stopGrace = undefined
       callback()
-    })
+    }
+    // A window of one batch waits only until events from outside were processed.
+    if (this.size <= FLOW_WINDOW_ROWS) {
+      const turn = startTurn(then)
+      this.stopGrace = () => stopTurn(turn)
+    } else {
+      const timer = startTimer(then, GRACE_MILLISECONDS)
+      this.stopGrace = () => stopTimer(timer)
+    }
   }
 
   endGrace(): void {
@@ -443,21 +451,6 @@ const [startTimer, stopTimer, startTurn, stopTurn] = [setTimeout, clearTimeout, 
 
 /** Lets events from outside be processed. */
 const nextTurn: typeof untilNextTurn = untilNextTurn
-
-/**
- * Calls back later.
- *
- * @param milliseconds undefined to call back as soon as events from outside were processed
- * @returns a function that prevents it
- */
-function after(milliseconds: number | undefined, callback: () => void): () => void {
-  if (milliseconds === undefined) {
-    const turn = startTurn(callback)
-    return () => stopTurn(turn)
-  }
-  const timer = startTimer(callback, milliseconds)
-  return () => stopTimer(timer)
-}
 
 /** The items that a flow reads: several at a time, as they arrive. */
 export interface Source<Item> {

@@ -2,7 +2,6 @@ import { Transform, type TransformCallback } from 'node:stream'
 import type { DataSource, DeepPartial, EntityTarget, ObjectLiteral } from 'typeorm'
 import {
   CALL_RULES,
-  type EntityText,
   entityTextOf,
   type FindOrCreateManyOptions,
   type FindOrCreateManyResult,
@@ -43,7 +42,7 @@ const STREAM_RULES: Rules<FindOrCreateStreamOptions> = { ...MANY_RULES, window: 
  *
  * A loop over the results may end early. Then the source is ended too, and no connection is held.
  *
- * @param source yields the inputs. It is read only after the table was found ready
+ * @param inputs are read only after the table was found ready
  * @example
  * for await (const result of findOrCreateStream(dataSource, Page, readPages())) {
  *   if ('error' in result) console.error(result.error)
@@ -62,26 +61,28 @@ export function findOrCreateStream<
 >(
   dataSource: DataSource,
   entity: EntityTarget<Entity>,
-  source:
+  inputs:
     | Iterable<GivenValues<NoInfer<Entity>, Given, NoInfer<By>>>
     | AsyncIterable<GivenValues<NoInfer<Entity>, Given, NoInfer<By>>>,
   options: Naming<By, FindOrCreateStreamOptions<NoInfer<Entity>>> = {},
 ): AsyncGenerator<FindOrCreateManyResult<Entity>, void, undefined> {
-  const operation = 'findOrCreateStream'
-  const entityText = streamedText(operation, dataSource, entity, options)
-  const inputs = inputsOf<DeepPartial<Entity>>(operation, source)
-  const flow = flowOf<Entity>(dataSource, entityText, inputs, options)
-  const results = resultsOf(flow, options, tracedTo(findOrCreateStream))
-  return watchedStream(results, operation, 'text', [dataSource.manager, entity, options])
+  const traced = tracedTo(findOrCreateStream)
+  const source = (): Source<DeepPartial<Entity>> => inputsOf('findOrCreateStream', inputs)
+  return openFlow('findOrCreateStream', traced, dataSource, entity, source, options).results
 }
 
 /** @throws DeclarationError for a wrong argument or option */
-function streamedText<Entity extends ObjectLiteral>(
+function openFlow<Entity extends ObjectLiteral>(
   operation: 'findOrCreateStream' | 'findOrCreateTransform',
+  traced: ReturnType<typeof tracedTo>,
   dataSource: DataSource,
   entity: EntityTarget<Entity>,
+  source: () => Source<DeepPartial<Entity>>,
   options: FindOrCreateStreamOptions<Entity>,
-): EntityText {
+): {
+  readonly flow: Flow<DeepPartial<Entity>, Entity>
+  readonly results: AsyncGenerator<FindOrCreateManyResult<Entity>, void, undefined>
+} {
   checkOptions(`${operation}()`, options, STREAM_RULES)
   // A manager or a query runner may belong to a transaction, which a stream would not join.
   if (!RULE.dataSource.takes(dataSource)) {
@@ -89,29 +90,23 @@ function streamedText<Entity extends ObjectLiteral>(
       `Expected a DataSource, got ${kindOf(dataSource)}. A stream runs outside transactions. Within one, use findOrCreateMany().`,
     )
   }
-  return entityTextOf(dataSource.manager, entity, options.by)
-}
-
-function flowOf<Entity extends ObjectLiteral>(
-  dataSource: DataSource,
-  entityText: EntityText,
-  source: Source<DeepPartial<Entity>>,
-  { create, deleted, signal, onProgress, window }: FindOrCreateStreamOptions<Entity>,
-): Flow<DeepPartial<Entity>, Entity> {
-  return new Flow({
+  const { by, create, deleted, signal, onProgress, window } = options
+  const flow = new Flow<DeepPartial<Entity>, Entity>({
     dataSource,
-    rules: { entityText, eager: true, create, deleted },
-    source,
+    rules: { entityText: entityTextOf(dataSource.manager, entity, by), eager: true, create, deleted },
+    source: source(),
     add: (rows, values) => rows.addPromised(values),
     progress: { signal, onProgress },
     window,
   })
+  const results = resultsOf(flow, signal, traced)
+  return { flow, results: watchedStream(results, operation, 'text', [dataSource.manager, entity, options]) }
 }
 
 /** Yields the results one by one, up to the first that is missing. */
 async function* resultsOf<Entity extends ObjectLiteral>(
   flow: Flow<DeepPartial<Entity>, Entity>,
-  { signal }: Pick<FindOrCreateStreamOptions, 'signal'>,
+  signal: AbortSignal | undefined,
   traced: ReturnType<typeof tracedTo>,
 ): AsyncGenerator<FindOrCreateManyResult<Entity>, void, undefined> {
   await traced(flow.open())
@@ -149,20 +144,10 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
   entity: EntityTarget<Entity>,
   options: Naming<By, FindOrCreateStreamOptions<NoInfer<Entity>>> = {},
 ): Transform {
-  const operation = 'findOrCreateTransform'
-  const entityText = streamedText(operation, dataSource, entity, options)
-  const traced = tracedTo(findOrCreateTransform)
   const written = new WrittenInputs<DeepPartial<Entity>>()
-  const flow = flowOf<Entity>(dataSource, entityText, written, options)
-  const results = watchedStream(resultsOf(flow, options, traced), operation, 'text', [
-    dataSource.manager,
-    entity,
-    options,
-  ])
-  return new FlowTransform(written, results, {
-    stop: () => flow.stop(),
-    signal: options.signal,
-  })
+  const traced = tracedTo(findOrCreateTransform)
+  const { flow, results } = openFlow('findOrCreateTransform', traced, dataSource, entity, () => written, options)
+  return new FlowTransform(written, results, { stop: () => flow.stop(), signal: options.signal })
 }
 
 /** The written inputs, one at a time. The next is requested when this one was read. */
