@@ -115,14 +115,20 @@ export function numberWithinSchema<T>(
   return declareInSchema(NUMBER, schema, numbers)
 }
 
+/** The options with every default filled in. */
+interface RawNumber extends Required<Omit<NumberWithinOptions, 'name'>> {
+  readonly property: string
+}
+
 const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
   decorator: '@NumberWithin',
   inSchema: { name: 'numberWithinSchema', takes: "the numbers: { number: { scope: ['post'] } }" },
   columnOf: ({ name }, beside = { type: 'integer' }) => ({ ...beside, ...(name === undefined ? {} : { name }) }),
   unique: true,
   attachment: (where, property, options) => {
-    const raw = toRawNumber(where, property, options)
-    return (index) => attachNumber(index, raw)
+    checkOptions(where, options, NUMBER_RULES)
+    const { scope = [], count = false, reuse = true, start = 1 } = options
+    return (index) => attachNumber(index, { property, scope, count, reuse, start })
   },
 }
 
@@ -176,14 +182,29 @@ function resolveNumber(
     throw new DeclarationError(`${where}: start is above the highest ${type}. Lower it, or make the column a bigint.`)
   }
   const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
-  const table = numberTable(metadata, raw, column, scope)
+  const { tableName, columns } = metadata
+  const names = [...scope, column].map(({ databaseName }) => databaseName)
+  const table: NumberTable = {
+    name: raw.property,
+    schema: foreignSchema(metadata),
+    table: tableName,
+    scope: scope.map((one) => ({ name: one.databaseName, type: numberTypeOf(one) })),
+    number: column.databaseName,
+    type,
+    index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
+    count: raw.count,
+    reuse: raw.reuse ? undefined : false,
+    start: raw.start === 1 ? undefined : raw.start,
+    deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
+    triggers: plainName('numbers', tableName, raw.property),
+  }
   const declaration: NumberDeclaration = { name: raw.property, metadata, target: door.target, column, scope, table }
   registry.numbers.set(metadata, [...tableNumbers(metadata), declaration])
   door.givenName = table.index
   registerTriggers(metadata, `number ${raw.property}`, () => ({
     set: numberTriggers(table),
     rows: numberedRows({ table, metadata }),
-    indexes: [{ name: table.index, columns: [...scope.map(({ databaseName }) => databaseName), table.number] }],
+    indexes: [{ name: table.index, columns: names }],
   }))
   return declaration
 }
@@ -204,30 +225,6 @@ function numberColumn(metadata: EntityMetadata, property: string, where: string)
   ].find((one) => typeof one === 'string')
   if (wrong) throw new DeclarationError(`${where}: "${property}" cannot be ${wrong}. Change its @Column.`)
   return column
-}
-
-function numberTable(
-  metadata: EntityMetadata,
-  raw: RawNumber,
-  column: ColumnMetadata,
-  scope: readonly ColumnMetadata[],
-): NumberTable {
-  const { tableName, columns } = metadata
-  const names = [...scope, column].map(({ databaseName }) => databaseName)
-  return {
-    name: raw.property,
-    schema: foreignSchema(metadata),
-    table: tableName,
-    scope: scope.map((one) => ({ name: one.databaseName, type: numberTypeOf(one) })),
-    number: column.databaseName,
-    type: numberTypeOf(column),
-    index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
-    count: raw.count,
-    reuse: raw.reuse ? undefined : false,
-    start: raw.start === 1 ? undefined : raw.start,
-    deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
-    triggers: plainName('numbers', tableName, raw.property),
-  }
 }
 
 function numberTypeOf(column: ColumnMetadata): string {
@@ -325,29 +322,10 @@ const isColumnName = ({ columns }: EntityMetadata, name: string): boolean =>
 const isNarrower = (one: NumberTable, other: NumberTable): boolean =>
   other.scope.every(({ name }) => one.scope.some((column) => column.name === name))
 
-/** The options with every default filled in. */
-interface RawNumber {
-  readonly property: string
-  readonly scope: readonly string[]
-  readonly count: boolean
-  readonly reuse: boolean
-  readonly start: number
-}
-
 const NUMBER_RULES: Rules<NumberWithinOptions> = {
   scope: RULE.properties,
   count: RULE.boolean,
   reuse: RULE.boolean,
   start: RULE.positive,
   name: RULE.name,
-}
-
-/**
- * @param where the name of the declaration in an error, such as `@NumberWithin on Comment.number`
- * @throws DeclarationError for an option that does not exist, or a value that it does not take
- */
-function toRawNumber(where: string, property: string, options: NumberWithinOptions): RawNumber {
-  checkOptions(where, options, NUMBER_RULES)
-  const { scope = [], count = false, reuse = true, start = 1 } = options
-  return { property, scope, count, reuse, start }
 }
