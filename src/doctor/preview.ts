@@ -136,15 +136,6 @@ function onlyColumn(
   throw new DeclarationError(`preview(): name a property of ${metadata.name} that holds a text: property: 'url'.`)
 }
 
-/** The rows of one normalized text. */
-interface AlikeGroup {
-  rows: number
-  /** Digests of the different texts. */
-  readonly stored: Set<string>
-  readonly texts: string[]
-  readonly keys: DoctorKey[]
-}
-
 const digestOfTexts = (values: readonly (string | null)[]): string =>
   createHash('md5').update(JSON.stringify(values)).digest('base64')
 
@@ -152,7 +143,11 @@ class Seen {
   private rows = 0
   private changed = 0
   private readonly refused = new Map<string, { rows: number; readonly keys: DoctorKey[] }>()
-  private readonly alike = new Map<string, AlikeGroup>()
+  /** The rows of each normalized text, with digests of their different texts. */
+  private readonly alike = new Map<
+    string,
+    { rows: number; readonly stored: Set<string>; readonly texts: string[]; readonly keys: DoctorKey[] }
+  >()
   /** The number of zero bits with which the digest of a kept text begins. */
   private bits = 0
 
@@ -180,7 +175,9 @@ class Seen {
       found.keys.push(key)
     }
     found.stored.add(stored)
-    if (this.alike.size > this.most) this.keepLess()
+    if (this.alike.size <= this.most) return
+    this.bits += 1
+    for (const one of this.alike.keys()) if (!this.isKept(one)) this.alike.delete(one)
   }
 
   private normalized(text: string, key: DoctorKey): string | undefined {
@@ -198,11 +195,6 @@ class Seen {
 
   private isKept(digest: string): boolean {
     return Buffer.from(digest, 'base64').readUInt32BE() < 2 ** (32 - this.bits)
-  }
-
-  private keepLess(): void {
-    this.bits += 1
-    for (const digest of this.alike.keys()) if (!this.isKept(digest)) this.alike.delete(digest)
   }
 
   report(): PreviewReport {

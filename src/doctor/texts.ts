@@ -71,7 +71,11 @@ export class TextLook {
   async findings(): Promise<readonly DoctorFinding[]> {
     const byText = new Prints((result) => printOfText(this.#stored(result)))
     // Without the index, two rows of a chain may have the same number, even both 0.
-    const byPlace = this.#indexStands() ? undefined : new Prints((result) => printOfPlace(this.#stored(result)))
+    const drift = findDrift(this.declaration.table, this.subject.state)
+    const byPlace =
+      this.#hidden && drift.some(({ object }) => object === 'index')
+        ? new Prints((result) => printOfPlace(this.#stored(result)))
+        : undefined
     for await (const page of this.subject.reader.pages(this.#parts)) {
       const rows = page.results.map((result) => this.#stored(result))
       for (const row of rows) this.#count(row)
@@ -85,17 +89,6 @@ export class TextLook {
     await this.#lookAgain(byText, true)
     if (byPlace) await this.#lookAgain(byPlace, false)
     return await this.#conclude()
-  }
-
-  /** Whether `adopt` cannot help: it handles only the entity's own table, and refuses a partitioned one. */
-  #isPart(): boolean {
-    const { metadata, surroundings, table } = this.subject
-    return surroundings.partitioned || table.rows !== countedRows(qualifiedTable(metadata), surroundings)
-  }
-
-  #indexStands(): boolean {
-    const drift = findDrift(this.declaration.table, this.subject.state)
-    return !this.#hidden || drift.every(({ object }) => object !== 'index')
   }
 
   /** @param result a row with the scope as `s0`, …, the texts as `t0`, …, hash `h`, number `n` and deletion `d` */
@@ -201,7 +194,10 @@ export class TextLook {
     const information =
       collisions === 0 ? [] : [findingOf('chain.collision', this.place, { count: collisions, keys: collided })]
     const findings = [...groups, ...this.#tally.findings(this.place), ...information]
-    return this.#isPart() ? findings.map(ofPart) : findings
+    // `adopt` handles only the entity's own table, and refuses a partitioned one.
+    const { metadata, surroundings, table } = this.subject
+    const isPart = surroundings.partitioned || table.rows !== countedRows(qualifiedTable(metadata), surroundings)
+    return isPart ? findings.map(ofPart) : findings
   }
 }
 
@@ -221,7 +217,7 @@ interface StoredText {
   readonly normalized: Texts | string
 }
 
-const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
+const isTextless = ({ texts }: StoredText): boolean => texts.every((text) => text === null)
 
 /** Whether a row is in a chain. Freed rows and rows without a text are not. */
 const isInChain = (row: StoredText): boolean => !row.freed && !isTextless(row)
