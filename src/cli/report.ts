@@ -13,18 +13,11 @@ export interface ImportCounts {
   readonly collisions: number
 }
 
-interface RejectedLine {
-  /** 1-based. */
-  readonly line: number
-  /** One clause that never quotes the text. */
-  readonly reason: string
-}
-
 /** The result of an import. All counted rows are committed. */
 export interface ImportReport extends ImportCounts {
   readonly seconds: number
-  /** The first five. */
-  readonly rejections: readonly RejectedLine[]
+  /** The first five: the number of the line, from 1, and one clause that never quotes the text. */
+  readonly rejections: readonly { readonly line: number; readonly reason: string }[]
   readonly end: ImportEnd
 }
 
@@ -40,15 +33,11 @@ const REJECTIONS_KEPT = 5
 /** Counts lines in the order of the list. */
 export class ImportTally {
   private readonly sums = { lines: 0, created: 0, found: 0, rejected: 0, blank: 0, collisions: 0 }
-  private readonly kept: RejectedLine[] = []
+  /** The first five. */
+  readonly rejections: { readonly line: number; readonly reason: string }[] = []
 
   get counts(): ImportCounts {
     return { ...this.sums }
-  }
-
-  /** The first five. */
-  get rejections(): readonly RejectedLine[] {
-    return this.kept
   }
 
   blank(): void {
@@ -59,7 +48,7 @@ export class ImportTally {
   rejected(reason: string): void {
     this.sums.lines += 1
     this.sums.rejected += 1
-    if (this.kept.length < REJECTIONS_KEPT) this.kept.push({ line: this.sums.lines, reason })
+    if (this.rejections.length < REJECTIONS_KEPT) this.rejections.push({ line: this.sums.lines, reason })
   }
 
   stored(created: boolean, hashNumber: number): void {

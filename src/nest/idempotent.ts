@@ -119,6 +119,10 @@ async function answerTo(
 ): Promise<unknown> {
   const http = context.switchToHttp()
   const [request, response] = [http.getRequest<HttpRequest>(), http.getResponse<NestResponse>()]
+  const failureOf = (error: unknown): KeptFailure | undefined => {
+    if (!(error instanceof HttpException) || error.getStatus() >= 500) return undefined
+    return { status: error.getStatus(), body: error.getResponse() }
+  }
   const kept = keepFailures ? { keepFailures: failureOf } : {}
   const handle = async (manager: EntityManager): Promise<unknown> => {
     managers.set(request, manager)
@@ -132,9 +136,4 @@ async function answerTo(
   if (isFailure) throw new HttpException(body as string | object, status)
   response.status(status)
   return body
-}
-
-function failureOf(error: unknown): KeptFailure | undefined {
-  if (!(error instanceof HttpException) || error.getStatus() >= 500) return undefined
-  return { status: error.getStatus(), body: error.getResponse() }
 }
