@@ -104,26 +104,24 @@ const MAX_MAIL_DOMAIN_CHARACTERS = 253
  * email().normalize(' Joe@Bücher.EXAMPLE') // 'Joe@xn--bcher-kva.example'
  */
 export function email(): Normalizer {
-  return normalizer('email', 1, normalizeEmail)
-}
-
-function normalizeEmail(text: string): string {
-  const address = text.trim()
-  const at = address.lastIndexOf('@')
-  if (at === -1) throw new Refusal('it has no "@"')
-  const local = address.slice(0, at)
-  if (local === '') throw new Refusal('it has nothing before the "@"')
-  if (SPECIAL.test(local) && !QUOTED_LOCAL_PART.test(local)) {
-    throw new Refusal('it has a character before the "@" that must be quoted')
-  }
-  if (UNSEEN.test(local)) throw new Refusal('it has a character before the "@" that cannot be seen')
-  if (!local.startsWith('"') && STRAY_DOT.test(local)) {
-    throw new Refusal('it has a dot at an end of what is before the "@", or two dots in a row')
-  }
-  if (Buffer.byteLength(local) > MAX_LOCAL_OCTETS) {
-    throw new Refusal(`it has more than ${MAX_LOCAL_OCTETS} octets before the "@"`)
-  }
-  return `${local}@${normalizeDomain(address.slice(at + 1))}`
+  return normalizer('email', 1, (text) => {
+    const address = text.trim()
+    const at = address.lastIndexOf('@')
+    if (at === -1) throw new Refusal('it has no "@"')
+    const local = address.slice(0, at)
+    if (local === '') throw new Refusal('it has nothing before the "@"')
+    if (SPECIAL.test(local) && !QUOTED_LOCAL_PART.test(local)) {
+      throw new Refusal('it has a character before the "@" that must be quoted')
+    }
+    if (UNSEEN.test(local)) throw new Refusal('it has a character before the "@" that cannot be seen')
+    if (!local.startsWith('"') && STRAY_DOT.test(local)) {
+      throw new Refusal('it has a dot at an end of what is before the "@", or two dots in a row')
+    }
+    if (Buffer.byteLength(local) > MAX_LOCAL_OCTETS) {
+      throw new Refusal(`it has more than ${MAX_LOCAL_OCTETS} octets before the "@"`)
+    }
+    return `${local}@${normalizeDomain(address.slice(at + 1))}`
+  })
 }
 
 function normalizeDomain(given: string): string {

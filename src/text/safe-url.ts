@@ -67,7 +67,11 @@ function parsedHref(text: string): string {
   if (url.hostname.length > MAX_DOMAIN_CHARACTERS) {
     throw new Refusal(`its host has more than ${MAX_DOMAIN_CHARACTERS} characters`)
   }
-  return DOT_SEGMENT.test(url.href) ? withoutDotSegments(url.href) : url.href
+  if (!DOT_SEGMENT.test(url.href)) return url.href
+  // Node.js 20 keeps the dot segments of `/a/.b/../c` (https://github.com/ada-url/ada/issues/935) unless the path has a
+  // `%`. So their dots are spelled `%2e`, which the standard treats as equal. Other engines leave no dot segments.
+  const path = /^[^?#]*/.exec(url.href)?.[0] ?? ''
+  return new URL(path.replace(/\/\.(?=\.?(?:\/|$))/g, '/%2e') + url.href.slice(path.length)).href
 }
 
 /** Returns the text with its host in ASCII if an engine's version could change it, or else unchanged. */
@@ -101,15 +105,6 @@ function decode(host: string): string {
   } catch {
     return ''
   }
-}
-
-/**
- * Node.js 20 keeps the dot segments of `/a/.b/../c` (https://github.com/ada-url/ada/issues/935) unless the path has a
- * `%`. So their dots are spelled `%2e`, which the standard treats as equal. Other engines leave no dot segments.
- */
-function withoutDotSegments(href: string): string {
-  const path = /^[^?#]*/.exec(href)?.[0] ?? ''
-  return new URL(path.replace(/\/\.(?=\.?(?:\/|$))/g, '/%2e') + href.slice(path.length)).href
 }
 
 function normalTriplet(triplet: string, offset: number, href: string): string {

@@ -180,25 +180,19 @@ export interface ParameterFilter {
  * @example
  * withoutParameters('http://example.com/?b=1&c=2', { removeQueryParameters: ['b'] }) // 'http://example.com/?c=2'
  */
-export function withoutParameters(href: string, filter: ParameterFilter): string {
-  const stays = predicate(filter)
+export function withoutParameters(
+  href: string,
+  { keepQueryParameters: keep, removeQueryParameters: remove }: ParameterFilter,
+): string {
   const [, start = '', query, fragment = ''] = /^([^?#]*)(?:\?([^#]*))?(.*)$/su.exec(href) ?? []
-  if (query === undefined || stays === undefined) return href
+  const keepsAll = keep === undefined && remove !== true && !(Array.isArray(remove) && remove.length > 0)
+  if (query === undefined || keepsAll) return href
   const left = query.split('&').filter((parameter) => {
     const [name = ''] = new URLSearchParams(parameter).keys()
-    return stays(name)
+    if (keep !== undefined) return matches(name, keep)
+    return Array.isArray(remove) && !matches(name, remove)
   })
   return `${start}${left.length === 0 ? '' : `?${left.join('&')}`}${fragment}`
-}
-
-/** Returns undefined if all parameters are kept. */
-function predicate({
-  keepQueryParameters: keep,
-  removeQueryParameters: remove,
-}: ParameterFilter): ((name: string) => boolean) | undefined {
-  if (keep !== undefined) return (name) => matches(name, keep)
-  if (remove === true) return () => false
-  return Array.isArray(remove) && remove.length > 0 ? (name) => !matches(name, remove) : undefined
 }
 
 function matches(name: string, patterns: readonly NamePattern[]): boolean {
