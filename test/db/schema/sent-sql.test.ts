@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { describeLookups } from '../../support/sql-grammar'
+import { describeLookups } from '../../support/sql-lint'
 import { recordSentSql } from '../../support/sent-sql'
 import { useDatabase } from '../../support/database'
 import { openTour, TOUR, type Tour } from '../../support/tour'

@@ -84,11 +84,11 @@ const before = (one: HolderTable): HolderTable => ({
   ],
 })
 
-test.each<[string, string[]]>([
-  ['what the triggers of a holder do', written(nameTriggersOf(users))],
-  ['what they do for keys of any type', written(nameTriggersOf({ ...users, primary: KEYS.slice(0, -2) }))],
-  ['what they do where search_path alone knows the names', written(nameTriggersOf({ ...users, schema: 'a' }))],
-  ['what the triggers of the table of names do', written(namesGuard(names))],
+test.each<[string, readonly string[]]>([
+  ['what the triggers of a holder do', nameTriggersOf(users).create],
+  ['what they do for keys of any type', nameTriggersOf({ ...users, primary: KEYS.slice(0, -2) }).create],
+  ['what they do where search_path alone knows the names', nameTriggersOf({ ...users, schema: 'a' }).create],
+  ['what the triggers of the table of names do', namesGuard(names).create],
   ['what a migration does with rows', [claimAllNames(users), releaseAllNames(users)]],
   ['what a migration does with names that move', [claimAllNames(users, before(users))]],
   [
@@ -102,8 +102,8 @@ test.each<[string, string[]]>([
       ...[false, true].map((former) => findHolderStatement(names, [{ ...row.row, holder: users }], former)),
     ].map(({ sql }) => sql),
   ],
-])('%s looks nothing up by search_path', (_, statements) => {
-  expect(statements.flatMap(describeLookups)).toEqual([])
+])('%s looks nothing up by search_path', async (_, statements) => {
+  expect(await describeLookups(statements)).toEqual([])
 })
 
 test('what a migration holds of names has no line of more than 120 characters', () => {

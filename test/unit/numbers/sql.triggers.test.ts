@@ -33,22 +33,16 @@ test.each(Object.entries(TABLES))('%s have no line of more than 120 characters',
   expect(linesOf(table).filter((line) => line.length > 120)).toEqual([])
 })
 
-test.each(Object.entries(TABLES))('%s look nothing up by search_path', (_name, table) => {
+/** Compares two texts, for which `pg_catalog` has the exact operator and is searched first. */
+const OF_CITUS = 'construct CASE value WHEN: CASE pg_catalog.column_to_column_name('
+
+test.each(Object.entries(TABLES))('%s look nothing up by search_path', async (_name, table) => {
   const { create, drop } = numberTriggers(table)
   const rows = { table, primary: ['id', 'part'] }
-  const own = [
-    ...create,
-    ...drop,
-    makeScopes(table).replace('WITH (fillfactor = 50)', ''),
-    dropScopes(table),
-    numberRows(rows),
-    renumberRows(rows),
-  ]
-  const shared = new Set(secured(create))
-  expect(own.filter((one) => !shared.has(one)).flatMap(describeLookups)).toEqual([])
-  expect(Object.values(countStatements(table)).flatMap(({ sql }) => describeLookups(sql))).toEqual([])
+  const ofRows = [makeScopes(table), dropScopes(table), numberRows(rows), renumberRows(rows)]
+  const { scopes, ...ofScope } = countStatements(table)
+  // Nobody asks for the scopes of a table that has one.
+  const counts = Object.values(table.scope.length === 0 ? ofScope : { scopes, ...ofScope })
+  const found = await describeLookups([...create, ...drop, ...ofRows, ...counts.map(({ sql }) => sql)])
+  expect(found.filter((one) => !one.startsWith(OF_CITUS))).toEqual([])
 })
-
-/** What makes functions secure is not of the numbers alone. */
-const secured = (statements: readonly string[]): string[] =>
-  statements.filter((one) => one.includes('SECURITY DEFINER'))

@@ -61,7 +61,7 @@ describe.each(Object.entries(TABLES))('the guard %s', (_name, table) => {
     const told = { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers }
     expect(guardNotes(first?.body ?? '')).toMatchObject({ ...told, text: table.text, digest: 'md5' })
   })
-  test('looks nothing up by search_path, and neither do its check and what numbers its rows anew', () => {
+  test('looks nothing up by search_path, and neither do its check and what numbers its rows anew', async () => {
     const { create, drop } = guardOf(table)
     const rebuilt = { rows: table, primary: ['id', 'part'] }
     const statements = [
@@ -74,7 +74,7 @@ describe.each(Object.entries(TABLES))('the guard %s', (_name, table) => {
       refuseUnnormalized({ ...rebuilt, entity: 'Page' }, { column: 'url', from: 'trim@1', to: 'trim@2' }),
       refuseUnknownDigest(table, 'other'),
     ]
-    expect(describeLookups(statements.join(';\n'))).toEqual([])
+    expect(await describeLookups(statements)).toEqual([])
   })
 })
 
@@ -94,8 +94,8 @@ test('every table of a schema has the same function of the kernel, whatever its 
   for (const table of Object.values(TABLES)) expect(guardOf(table).kernel).toEqual(guardKernel)
 })
 
-test('another digest looks nothing up by search_path', () => {
-  expect(describeLookups(guardOf(textTable({ digest: sha256 })).create.join(';\n'))).toEqual([])
+test('another digest looks nothing up by search_path', async () => {
+  expect(await describeLookups(guardOf(textTable({ digest: sha256 })).create)).toEqual([])
 })
 
 test('another limit of a chain changes the arguments of the trigger that places rows, and no code', () => {
