@@ -14,235 +14,103 @@ import * as typeormCalls from '../../src/typeorm-calls'
 import * as stream from '../../src/stream'
 import * as url from '../../src/url'
 
+const words = (text: string): string[] => text.trim().split(/\s+/)
+
 /** What an entry exports: a name here is a promise to users, so that a change of it is a change of the version. */
 const PUBLIC = {
   'errors.ts': {
     namespace: errors,
-    values: [
-      'AttemptsExhaustedError',
-      'ChainLimitError',
-      'DataSourceDestroyedError',
-      'DeclarationError',
-      'DuplicateTextError',
-      'HashCollisionError',
-      'ImmutableTextError',
-      'OnceFailedError',
-      'OnceRunningError',
-      'SchemaDriftError',
-      'TextRejectedError',
-      'TextTakenError',
-      'TokenReusedError',
-      'TransactionAbortedError',
-      'UniqueTextError',
-      'UnsupportedDatabaseError',
-      'WaitsForItselfError',
-      'httpStatusOf',
-    ],
-    types: ['Finding', 'Rejection', 'TakenText', 'UniqueTextErrorCode'],
+    values: words(`
+      AttemptsExhaustedError ChainLimitError DataSourceDestroyedError DeclarationError DuplicateTextError
+      HashCollisionError ImmutableTextError OnceFailedError OnceRunningError SchemaDriftError TextRejectedError
+      TextTakenError TokenReusedError TransactionAbortedError UniqueTextError UnsupportedDatabaseError
+      WaitsForItselfError httpStatusOf`),
+    types: words(`Finding Rejection TakenText UniqueTextErrorCode`),
   },
   'index.ts': {
     namespace: root,
-    values: [
-      'UniqueText',
-      'UniqueTextEntity',
-      'countByText',
-      'deleteByText',
-      'existsByText',
-      'findOneByText',
-      'findOrCreate',
-      'findOrCreateMany',
-      'hashOf',
-      'insertOrFail',
-      'insertOrNull',
-      'normalizeTexts',
-      'uniqueTextSchema',
-      'updateOrFail',
-      'uniqueTextMethods',
-      'upsertByText',
-      'withFreeText',
-      'withUniqueText',
-    ],
-    types: [
-      'ByOptions',
-      'Changed',
-      'CountByTextOptions',
-      'DeleteByTextOptions',
-      'Digest',
-      'DigestName',
-      'FindOneByTextOptions',
-      'FindOrCreateManyOptions',
-      'FindOrCreateManyResult',
-      'FindOrCreateOptions',
-      'FindOrCreateProgress',
-      'FindOrCreateResult',
-      'FreeTextOptions',
-      'Inserted',
-      'Insertion',
-      'OperationEvent',
-      'RowChange',
-      'RowId',
-      'SqlOfRow',
-      'TextHash',
-      'UniqueTextClassOptions',
-      'UniqueTextColumn',
-      'UniqueTextDataSourceOptions',
-      'UniqueTextMethods',
-      'UniqueTextOptions',
-      'UniqueTextPropertyOptions',
-      'UpsertByTextOptions',
-    ],
+    values: words(`
+      UniqueText UniqueTextEntity countByText deleteByText existsByText findOneByText findOrCreate
+      findOrCreateMany hashOf insertOrFail insertOrNull normalizeTexts uniqueTextSchema updateOrFail
+      uniqueTextMethods upsertByText withFreeText withUniqueText`),
+    types: words(`
+      ByOptions Changed CountByTextOptions DeleteByTextOptions Digest DigestName FindOneByTextOptions
+      FindOrCreateManyOptions FindOrCreateManyResult FindOrCreateOptions FindOrCreateProgress FindOrCreateResult
+      FreeTextOptions Inserted Insertion OperationEvent RowChange RowId SqlOfRow TextHash UniqueTextClassOptions
+      UniqueTextColumn UniqueTextDataSourceOptions UniqueTextMethods UniqueTextOptions UniqueTextPropertyOptions
+      UpsertByTextOptions`),
   },
   'adopt/index.ts': {
     namespace: adopting,
-    values: [
-      'AdoptionError',
-      'abandon',
-      'adopt',
-      'adoptionStatus',
-      'checkMerge',
-      'describeHolder',
-      'follow',
-      'forgetMerges',
-      'mergeDuplicates',
-      'planAdoption',
-      'resolveMerged',
-      'unmerge',
-    ],
-    types: [
-      'AbandonOptions',
-      'AdoptOptions',
-      'AdoptProgress',
-      'AdoptReport',
-      'AdoptStep',
-      'AdoptionLock',
-      'AdoptionReason',
-      'AdoptionStatus',
-      'Duplicates',
-      'FollowOptions',
-      'FollowReport',
-      'LeftChange',
-      'LeftRow',
-      'LockHolder',
-      'MergeChange',
-      'MergeDecision',
-      'MergeOptions',
-      'MergeReport',
-      'MergeRows',
-      'MergedKey',
-      'NamedReferences',
-      'PlannedStep',
-      'RefusedRow',
-      'RunningCommand',
-      'UnmergeOptions',
-      'UnmergeReport',
-    ],
+    values: words(`
+      AdoptionError abandon adopt adoptionStatus checkMerge describeHolder follow forgetMerges mergeDuplicates
+      planAdoption resolveMerged unmerge`),
+    types: words(`
+      AbandonOptions AdoptOptions AdoptProgress AdoptReport AdoptStep AdoptionLock AdoptionReason AdoptionStatus
+      Duplicates FollowOptions FollowReport LeftChange LeftRow LockHolder MergeChange MergeDecision MergeOptions
+      MergeReport MergeRows MergedKey NamedReferences PlannedStep RefusedRow RunningCommand UnmergeOptions
+      UnmergeReport`),
   },
   'text/index.ts': {
     namespace: normalizers,
-    values: ['Refusal', 'collapseWhitespace', 'compose', 'email', 'lowerCase', 'nfc', 'normalizer', 'trim', 'url'],
-    types: ['CanonicalUrlOptions', 'Normalizer'],
+    values: words(`Refusal collapseWhitespace compose email lowerCase nfc normalizer trim url`),
+    types: words(`CanonicalUrlOptions Normalizer`),
   },
   'typeorm-calls/index.ts': {
     namespace: typeormCalls,
-    values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'toTextTakenError', 'uniqueTextPaths'],
+    values: words(`saveFindingTexts textCondition textEquals textIn toTextTakenError uniqueTextPaths`),
     types: [],
   },
   'doctor/index.ts': {
     namespace: doctor,
-    values: ['doctor', 'preview'],
-    types: [
-      'DoctorAdoption',
-      'DoctorCode',
-      'DoctorDeclaration',
-      'DoctorFinding',
-      'DoctorGroups',
-      'DoctorKey',
-      'DoctorLock',
-      'DoctorOptions',
-      'DoctorProgress',
-      'DoctorReport',
-      'DoctorSeverity',
-      'DoctorTable',
-      'PreviewGroup',
-      'PreviewOptions',
-      'PreviewReport',
-    ],
+    values: words(`doctor preview`),
+    types: words(`
+      DoctorAdoption DoctorCode DoctorDeclaration DoctorFinding DoctorGroups DoctorKey DoctorLock DoctorOptions
+      DoctorProgress DoctorReport DoctorSeverity DoctorTable PreviewGroup PreviewOptions PreviewReport`),
   },
   'names/index.ts': {
     namespace: names,
-    values: [
-      'Name',
-      'UniqueName',
-      'findHolder',
-      'findOrCreateHolder',
-      'formerNamesOf',
-      'releaseExpired',
-      'rename',
-      'swapNames',
-      'uniqueNameSchema',
-    ],
-    types: [
-      'ByNameOptions',
-      'FindHolderOptions',
-      'FormerName',
-      'FormerOption',
-      'Holder',
-      'ReleaseExpiredOptions',
-      'UniqueNameOptions',
-    ],
+    values: words(`
+      Name UniqueName findHolder findOrCreateHolder formerNamesOf releaseExpired rename swapNames uniqueNameSchema`),
+    types: words(`
+      ByNameOptions FindHolderOptions FormerName FormerOption Holder ReleaseExpiredOptions UniqueNameOptions`),
   },
   'nest/index.ts': {
     namespace: nest,
-    values: ['Idempotent', 'IdempotentManager', 'IdempotentModule', 'UniqueTextExceptionFilter'],
-    types: ['IdempotentModuleOptions'],
+    values: words(`Idempotent IdempotentManager IdempotentModule UniqueTextExceptionFilter`),
+    types: words(`IdempotentModuleOptions`),
   },
   'numbers/index.ts': {
     namespace: numbers,
-    values: ['NumberWithin', 'countWithin', 'numberWithinSchema', 'recount'],
-    types: ['CountWithinOptions', 'NumberWithinOptions'],
+    values: words(`NumberWithin countWithin numberWithinSchema recount`),
+    types: words(`CountWithinOptions NumberWithinOptions`),
   },
   'once/index.ts': {
     namespace: once,
-    values: [
-      'OnceFailedError',
-      'OnceRunningError',
-      'OnceToken',
-      'TokenReusedError',
-      'forgetToken',
-      'idempotent',
-      'once',
-      'removeExpiredTokens',
-      'tokenOf',
-    ],
-    types: [
-      'Duration',
-      'HttpAnswer',
-      'HttpRequest',
-      'HttpResponse',
-      'IdempotentOptions',
-      'OnceOptions',
-      'OnceResult',
-      'RemoveExpiredTokensOptions',
-      'TokenAnswer',
-    ],
+    values: words(`
+      OnceFailedError OnceRunningError OnceToken TokenReusedError forgetToken idempotent once removeExpiredTokens
+      tokenOf`),
+    types: words(`
+      Duration HttpAnswer HttpRequest HttpResponse IdempotentOptions OnceOptions OnceResult
+      RemoveExpiredTokensOptions TokenAnswer`),
   },
   'stream/index.ts': {
     namespace: stream,
-    values: ['findOrCreateStream', 'findOrCreateTransform'],
-    types: ['FindOrCreateStreamOptions'],
+    values: words(`findOrCreateStream findOrCreateTransform`),
+    types: words(`FindOrCreateStreamOptions`),
   },
   'url/index.ts': {
     namespace: url,
-    values: ['Url', 'formatUrl', 'parseUrl'],
-    types: ['ParseManyOptions', 'ParseOptions', 'UrlParts'],
+    values: words(`Url formatUrl parseUrl`),
+    types: words(`ParseManyOptions ParseOptions UrlParts`),
   },
-} as const
+}
 
 test.each(Object.entries(PUBLIC))('src/%s exports these names and no others', async (file, entry) => {
   const values = entry.namespace === root ? ownNames(root) : Object.keys(entry.namespace)
-  expect(values.sort()).toEqual([...entry.values].sort())
+  expect(values.sort()).toEqual(entry.values.sort())
   const source = await readFile(path.join(import.meta.dirname, '../../src', file), 'utf8')
-  expect(exportedTypes(source)).toEqual([...entry.types].sort())
+  expect(exportedTypes(source)).toEqual(entry.types.sort())
 })
 
 /** Without the errors, which the root exports as the entry of their own does. */

@@ -71,21 +71,7 @@ test('the guard works from another search_path, and where that holds a table of 
 })
 
 test('columns may have the names of variables in the functions', async () => {
-  const columns = [
-    'plain',
-    'locked',
-    'first',
-    'last',
-    'taken',
-    'length',
-    'round',
-    'lowest',
-    'r',
-    's',
-    't',
-    'new',
-    'old',
-  ]
+  const columns = 'plain locked first last taken length round lowest r s t new old'.split(' ')
   const table = await freshTable(client, {}, { columns: columns.map((name) => `${name} integer`) })
   await client.query(
     `insert into page (url, first, lowest, r, t) values ('a1', 1, 1, 1, 1), ('a2', 1, 1, 1, 1), ('a3', 0, 9, 0, 0)`,

@@ -53,19 +53,7 @@ const KEYS: readonly (readonly [type: string, first: string, second: string])[] 
 ]
 
 const COMPARISONS = ['=', '<>', '<', '<=', '>', '>=']
-const COLUMNS = [
-  'varchar',
-  'text',
-  'jsonb',
-  'uuid',
-  'bigint',
-  'integer',
-  'boolean',
-  'timestamptz',
-  'name',
-  'oid',
-  '"char"',
-]
+const COLUMNS = 'varchar text jsonb uuid bigint integer boolean timestamptz name oid "char"'.split(' ')
 
 /** Operators, functions and casts of exact signatures, each of which says that it was called. */
 async function plant(type: string): Promise<void> {
@@ -180,49 +168,12 @@ async function writeNames(table: string, key: string, columns: readonly [string,
   await run(`${into} values (1, 'a', 'b')`)
 }
 
-test.each([
-  'new_rows',
-  'old_rows',
-  'new',
-  'old',
-  't',
-  'n',
-  'o',
-  'r',
-  'v',
-  'h',
-  'c',
-  'm',
-  'u',
-  'a',
-  'd',
-  'g',
-  'p',
-  'changed',
-  'moves',
-  'moved',
-  'gone',
-  'passed',
-  'left_keys',
-  'one',
-  'given',
-  'done',
-  'freed',
-  'taken',
-  'refused',
-  'refusal',
-  'found_id',
-  'keys',
-  'statement',
-  'round',
-  'step',
-  'found',
-  'tg_op',
-  'key',
-  'former',
-  'hash',
-  'next',
-])('a table, its columns and a column of the names are called "%s"', async (name) => {
+/** Transition tables, aliases and variables of the triggers. */
+const TAKEN_NAMES = `new_rows old_rows new old t n o r v h c m u a d g p changed moves moved gone passed left_keys one
+  given done freed taken refused refusal found_id keys statement round step found tg_op key former
+  hash next`.split(/\s+/)
+
+test.each(TAKEN_NAMES)('a table, its columns and a column of the names are called "%s"', async (name) => {
   const columns = [name, name === 'handle' ? 'nick' : 'handle'] as const
   const table = { names: columns.map((column) => ({ column, namespace: 'handle', former: RESERVE })) }
   const named = holderTable(name, names, table)

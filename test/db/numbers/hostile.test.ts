@@ -54,23 +54,7 @@ describe('nothing of the user changes a count:', () => {
   })
 
   test('columns with the names of variables', async () => {
-    const names = [
-      'oldest',
-      'plain',
-      'ours',
-      'r',
-      'found',
-      'newest',
-      'k',
-      's0',
-      'n',
-      'part',
-      'gone',
-      'came',
-      'c',
-      'new',
-      'tg_op',
-    ]
+    const names = 'oldest plain ours r found newest k s0 n part gone came c new tg_op'.split(' ')
     for (const name of names) {
       const table = countedTable({ scope: [{ name, type: 'integer' }] })
       await createNumberedTable(client, table, { scope: { [name]: 'integer' } })
