@@ -1,17 +1,26 @@
 import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { uniqueTextSchema } from '../../../src'
-import { findHolder, Name, uniqueNameSchema, type UniqueNameOptions } from '../../../src/names'
+import { SchemaDriftError, uniqueTextSchema } from '../../../src'
+import {
+  findHolder,
+  findOrCreateHolder,
+  Name,
+  rename,
+  uniqueNameSchema,
+  type UniqueNameOptions,
+} from '../../../src/names'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
-import { generate, type Generated, migrate, runAll } from '../../support/generated'
+import { back, generate, migrate, nothingLeft, runAll, step } from '../../support/generated'
+import { rejection } from '../../support/ledger'
 
 const db = useDatabase({ wrapped: true })
 const client = db.useClient()
 
-beforeEach(async () => {
+async function emptied(): Promise<void> {
   await client.query('drop schema public cascade; drop schema if exists other cascade; create schema public')
-})
+}
+beforeEach(emptied)
 
 type Row = Record<string, unknown>
 type Columns = NonNullable<EntitySchemaOptions<Row>['columns']>
@@ -60,29 +69,21 @@ async function names(): Promise<string[]> {
 
 const FILLED = ['team.slug [1] red', 'team.slug [2] blue', 'user.handle [1] ann', 'user.handle [2] bob']
 
-const nothingLeft = async (dataSource: DataSource): Promise<void> => {
-  expect((await generate(dataSource)).up).toEqual([])
-}
-
-async function step(dataSource: DataSource): Promise<Generated> {
-  const generated = await migrate(dataSource)
-  await nothingLeft(dataSource)
-  return generated
-}
-
-const back = async (dataSource: DataSource, { down }: Generated): Promise<void> => {
-  await runAll(dataSource, down)
-  await nothingLeft(dataSource)
-}
-
 const message = (work: Promise<unknown>): Promise<string> => work.then(() => 'done', String)
 
-test('tables with rows get their names, there, back and there again', async () => {
+/** Both tables with rows, from a time without names. */
+async function filledPlain(): Promise<DataSource> {
   const before = await db.dataSource([plainUser, plainTeam].map(entity), { synchronize: false })
   await step(before)
   await fill()
+  return before
+}
+
+test('tables with rows get their names, there, back and there again', async () => {
+  const before = await filledPlain()
   const dataSource = await open(user, team)
   const made = await step(dataSource)
+  expect(made.up.filter((one) => one.includes('DROP COLUMN'))).toEqual([])
   expect(await names()).toEqual(FILLED)
   await client.query(`update "user" set handle = 'anna' where id = 1`)
   expect(await findHolder(dataSource.manager, 'handle', 'ann', { former: true })).toMatchObject({
@@ -109,15 +110,14 @@ test('new tables need no names, and the way back leaves nothing', async () => {
 })
 
 test('synchronize does the same', async () => {
-  await step(await db.dataSource([plainUser, plainTeam].map(entity), { synchronize: false }))
-  await fill()
-  await db.dataSource([Name, entity(user), entity(team)])
+  await filledPlain()
+  const dataSource = await db.dataSource([Name, entity(user), entity(team)])
   expect(await names()).toEqual(FILLED)
+  await nothingLeft(dataSource)
 })
 
 test('rows that would hold one name are refused, by their keys and never by the text', async () => {
-  await step(await db.dataSource([plainUser, plainTeam].map(entity), { synchronize: false }))
-  await fill()
+  await filledPlain()
   await client.query(`insert into "user" (id, handle) values (3, 'red'), (4, 'bob')`)
   const said = await message(migrate(await open(user, team)))
   expect(said).toContain('user.handle [4] and user.handle [2]')
@@ -126,6 +126,9 @@ test('rows that would hold one name are refused, by their keys and never by the 
   expect(next).toContain('team.slug [1] and user.handle [3]')
   expect(said + next).not.toMatch(/\bbob\b|\bred\b/)
   expect((await client.query(`select to_regclass('names') as name`)).rows).toEqual([{ name: null }])
+  await client.query(`update "user" set handle = 'eve' where id = 3`)
+  await step(await open(user, team))
+  expect(await names()).toEqual([...FILLED, 'user.handle [3] eve'])
 })
 
 test('a second table joins a namespace that has names already', async () => {
@@ -134,6 +137,28 @@ test('a second table joins a namespace that has names already', async () => {
   const joined = await step(await open(user, team))
   expect(await names()).toEqual(FILLED)
   await back(await open(user, plainTeam), joined)
+  expect(await names()).toEqual(FILLED.slice(2))
+})
+
+test('a migration without a transaction that stops anywhere leaves no rows behind that hold no names', async () => {
+  await filledPlain()
+  const { up } = await generate(await open(user, team))
+  for (const stop of up.keys()) {
+    await emptied()
+    await filledPlain()
+    const dataSource = await open(user, team)
+    for (const statement of up.slice(0, stop)) await dataSource.query(statement)
+    await migrate(dataSource)
+    expect([stop, await names()]).toEqual([stop, FILLED])
+  }
+})
+
+test('a table that comes later takes its names with it when its migration is undone', async () => {
+  const before = await open(user)
+  await step(before)
+  const made = await step(await open(user, team))
+  await fill()
+  await back(before, made)
   expect(await names()).toEqual(FILLED.slice(2))
 })
 
@@ -184,9 +209,14 @@ describe('what is renamed keeps its names, former ones too, and so on the way ba
     await step(whole)
     await fill()
     await client.query(`update "user" set handle = 'anna' where id = 1`)
-    if (rename) await client.query(`alter table "user" rename to ${rename}`)
+    if (rename) {
+      await client.query(`alter table "user" rename to ${rename}`)
+      const write = client.query(`insert into ${rename} (id, handle) values (3, 'eve')`)
+      await expect(write).rejects.toThrow('name another table')
+    }
     const renamed = await open(after, team)
     const made = await step(renamed)
+    expect(made.up.filter((one) => one.includes('DROP COLUMN'))).toEqual([])
     const former = 'former' in (Object.values(after.names ?? {})[0] ?? {})
     expect(await names()).toEqual([...FILLED.slice(0, 2), ...moved].toSorted())
     expect(await findHolder(renamed.manager, 'handle', 'ann', { former })).toMatchObject({ id: { id: 1 }, former })
@@ -227,14 +257,18 @@ describe('what changes is followed, and so is its way back:', () => {
     const whole = await open(user, team)
     await step(whole)
     await fill()
-    const other = await open({ name: 'user', names: { handle: { namespace: 'nick' } } }, team)
+    await client.query(`update "user" set handle = 'anna' where id = 1`)
+    const moved = await names()
+    const other = await open({ name: 'user', names: { handle: { namespace: 'nick', former: 'redirect' } } }, team)
     const made = await step(other)
-    expect(await names()).toEqual(FILLED)
-    expect(await findHolder(other.manager, 'nick', 'ann')).toMatchObject({ id: { id: 1 } })
-    expect(await findHolder(other.manager, 'handle', 'ann')).toBeNull()
+    expect(await names()).toEqual(moved)
+    const former = { id: { id: 1 }, name: 'anna', former: true }
+    expect(await findHolder(other.manager, 'nick', 'ann', { former: true })).toMatchObject(former)
+    expect(await findHolder(other.manager, 'handle', 'anna')).toBeNull()
     await client.query(`insert into "user" (id, handle) values (3, 'eve')`)
     await back(whole, made)
     expect(await findHolder(whole.manager, 'handle', 'eve')).toMatchObject({ id: { id: 3 } })
+    expect(await findHolder(whole.manager, 'handle', 'ann', { former: true })).toMatchObject(former)
   })
 
   test('another namespace, in which another row holds a former name, once that is deleted', async () => {
@@ -260,17 +294,57 @@ describe('what changes is followed, and so is its way back:', () => {
     ])
   })
 
-  test('what becomes of former names, without a look at the rows', async () => {
+  describe('another namespace, in which somebody has a former name of a row,', () => {
+    const other: Shape = { name: 'user', names: { handle: { namespace: 'login', former: 'redirect' } } }
+    const THEIRS = 'elsewhere.handle [1] bob reserved'
+    const MOVED = ['user.handle [1] ann', 'user.handle [2] bobby']
+    const had = async (until: string): Promise<void> => {
+      await step(await open(user))
+      await client.query(`insert into "user" (id, handle) values (1, 'ann'), (2, 'bob');
+        update "user" set handle = 'bobby' where id = 2;
+        insert into names (namespace, text, holder, holder_column, holder_key, state, until)
+          values ('login', 'bob', 'elsewhere', 'handle', '[1]', 'reserved', ${until})`)
+    }
+
+    test('is refused with the keys of both, until one of them gives way', async () => {
+      await had('null')
+      const before = await names()
+      const clash = /user\.handle \[2\] and elsewhere\.handle \[1\] .*Delete these former names/
+      await expect(migrate(await open(other))).rejects.toThrow(clash)
+      expect(await names()).toEqual(before)
+      await client.query(`delete from names where namespace = 'handle' and text = 'bob'`)
+      await step(await open(other))
+      expect(await names()).toEqual([THEIRS, ...MOVED])
+    })
+    test('takes all names along where the time of the other is over', async () => {
+      await had(`now() - interval '1 second'`)
+      await step(await open(other))
+      expect(await names()).toEqual([MOVED[0], 'user.handle [2] bob redirect', MOVED[1]])
+    })
+    test('takes the others along where the time of the former name is over', async () => {
+      await had('null')
+      await client.query(
+        `update names set until = now() - interval '1 second' where namespace = 'handle' and text = 'bob'`,
+      )
+      await step(await open(other))
+      expect(await names()).toEqual([THEIRS, ...MOVED])
+    })
+  })
+
+  test.each([
+    ['free', []],
+    ['reserve', ['user.handle [2] bob reserved']],
+  ] as const)('what becomes of former names (%s), without a look at the rows', async (policy, given) => {
     const whole = await open(user, team)
     await step(whole)
     await fill()
     await client.query(`update "user" set handle = 'anna' where id = 1`)
-    const other = await open({ name: 'user', names: { handle: { former: 'free' } } }, team)
+    const other = await open({ name: 'user', names: { handle: { former: policy } } }, team)
     const made = await step(other)
     expect(made.up.filter((one) => one.includes('LOCK TABLE'))).toEqual([])
     await client.query(`update "user" set handle = 'bobby' where id = 2`)
-    expect(await names()).toContain('user.handle [1] ann redirect')
-    expect(await names()).not.toContain('user.handle [2] bob redirect')
+    const former = (await names()).filter((one) => /re(?:direct|served)$/.test(one))
+    expect(former).toEqual(['user.handle [1] ann redirect', ...given])
     await back(whole, made)
   })
 
@@ -346,7 +420,11 @@ test('a first normalizer is refused too, and asks nothing of a new column', asyn
   await runAll(await open({ name: 'user' }, plainTeam), made.down)
   await client.query(`insert into team (id, slug) values (1, 'Red')`)
   const team = { name: 'team', names: { slug: { normalize: lowerCase() } } }
-  expect(await message(migrate(await open({ name: 'user' }, team)))).toContain('SQL cannot normalize')
+  const refused = await message(migrate(await open({ name: 'user' }, team)))
+  expect(refused).toContain('SQL cannot normalize')
+  expect(refused).toContain(
+    'column "slug" of table "team" has texts normalized by none@1, not yet by lower-case@1; the first by primary key (id): 1',
+  )
 })
 
 test('a unique text that becomes a name, and a name that becomes a unique text, keep their texts', async () => {
@@ -393,4 +471,24 @@ test('holders in another schema than the names', async () => {
     entity: { handle: 'ann' },
   })
   await runAll(whole, down)
+})
+
+test.each([
+  ['the name', 'handle', `text not null default 'x'`],
+  ['the key', 'id', 'integer'],
+])('a namesake of a column that was renamed is drift on first use: %s', async (_, column, type) => {
+  await step(await open(user))
+  await client.query(`alter table "user" rename ${column} to other; alter table "user" add ${column} ${type}`)
+  const { manager } = await open(user)
+  for (const call of [
+    () => findHolder(manager, 'handle', 'ann'),
+    () => rename(manager, 'user', 1, { handle: 'new' }),
+    () => findOrCreateHolder(manager, 'user', { handle: 'new' }),
+  ]) {
+    const error = await rejection(call())
+    expect(error).toBeInstanceOf(SchemaDriftError)
+    expect(error).toMatchObject({
+      findings: [{ name: 'unique_name_user_update', detail: 'it compares other columns' }],
+    })
+  }
 })

@@ -1,16 +1,18 @@
 import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
+import { SchemaDriftError } from '../../../src'
 import { countWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { countsOf } from '../../support/numbered-table'
-import { generate, type Generated, migrate, runAll } from '../../support/generated'
+import { back, nothingLeft, runAll, step } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
 const client = db.useClient()
 
-beforeEach(async () => {
+async function emptied(): Promise<void> {
   await client.query('drop schema public cascade; drop schema if exists other cascade; create schema public')
-})
+}
+beforeEach(emptied)
 
 type Row = Record<string, unknown>
 type Scalars = Record<string, string | number | null>
@@ -58,52 +60,48 @@ async function rows(column = 'number', scope: readonly string[] = ['tenant']): P
     .join(' ')
 }
 
-const nothingLeft = async (dataSource: DataSource): Promise<void> => {
-  expect((await generate(dataSource)).up).toEqual([])
-}
-
-/** Generates and runs; nothing is left then. */
-async function step(dataSource: DataSource): Promise<Generated> {
-  const generated = await migrate(dataSource)
-  await nothingLeft(dataSource)
-  return generated
-}
-
 test('a table with rows is numbered in key order within each scope, there, back and there again', async () => {
   const before = await plain()
   await step(before)
   await fill([5, 1, 4, 2, 3])
   const dataSource = await numbered({ count: true })
-  const { down } = await step(dataSource)
+  const made = await step(dataSource)
   expect(await rows()).toBe('1:1#3 2:1#2 3:2 4:2 5:3')
   await fill([6, 7])
   expect(await rows()).toMatch(/6:3 7:4$/)
   expect(await countWithin(dataSource.manager, 'Comment', { tenant: 1 })).toBe(4)
-  await runAll(dataSource, down)
-  await nothingLeft(before)
+  await back(before, made)
   await fill([8])
   await step(dataSource)
   expect(await rows()).toBe('1:1#4 2:1#4 3:2 4:2 5:3 6:3 7:4 8:4')
 })
 
 test('an empty table, and a new one, need no numbering', async () => {
-  const { down } = await step(await numbered({ count: true }))
+  const made = await step(await numbered({ count: true }))
   await fill([1, 2, 3])
   expect(await rows()).toBe('1:1#2 2:1#1 3:2')
-  await runAll(await plain(), down)
+  await runAll(await plain(), made.down)
   expect((await client.query(`select proname from pg_proc where pronamespace = 'public'::regnamespace`)).rows).toEqual(
     [],
   )
+})
+
+test('rows that are deleted softly are numbered, and not counted', async () => {
+  const columns = { deletedAt: { type: 'timestamptz', nullable: true, deleteDate: true } } as const
+  await step(await open({ columns }))
+  await fill([1, 2, 3, 5])
+  await client.query('update comment set "deletedAt" = now() where id = 3')
+  await step(await open({ columns, numbers: { number: { scope: ['tenant'], count: true } } }))
+  expect(await rows()).toBe('1:1#2 2:1#1 3:2 5:3')
 })
 
 test('numbers that stand already stay, and the others follow them', async () => {
   await step(await open({ columns: { number: maybe } }))
   await fill([1, 2, 3, 4, 5])
   await client.query('update comment set number = 7 where id = 3')
-  const { down } = await step(await numbered())
+  const made = await step(await numbered())
   expect(await rows()).toBe('1:8 2:1 3:7 4:2 5:9')
-  await runAll(await plain(), down)
-  await nothingLeft(await open({ columns: { number: maybe } }))
+  await back(await open({ columns: { number: maybe } }), made)
   expect(await rows()).toBe('1:8 2:1 3:7 4:2 5:9')
 })
 
@@ -112,11 +110,10 @@ describe('what changes is followed, and so is its way back:', () => {
     const wide = await numbered({ count: true })
     await step(wide)
     await fill([1, 2, 3, 4])
-    const { down } = await step(await numbered({ scope: ['tenant', 'site'], count: true }))
+    const made = await step(await numbered({ scope: ['tenant', 'site'], count: true }))
     expect(await rows('number', ['tenant', 'site'])).toBe('1:1#1 2:1#1 3:2#1 4:2#1')
     await fill([7, 8])
-    await runAll(wide, down)
-    await nothingLeft(wide)
+    await back(wide, made)
     expect((await rows()).match(/#\d+/g)).toEqual(['#3', '#3'])
     await fill([9, 10])
   })
@@ -126,41 +123,41 @@ describe('what changes is followed, and so is its way back:', () => {
     await step(narrow)
     await fill([1, 2, 3, 4, 7, 8])
     expect(await rows()).toBe('1:1 2:1 3:1 4:1 7:2 8:2')
-    const { down } = await step(await numbered())
+    const made = await step(await numbered())
     expect(await rows()).toBe('1:1 2:1 3:2 4:2 7:3 8:3')
+    const whole = await step(await numbered({ scope: [] }))
+    expect(await rows('number', [])).toBe('1:1 2:2 3:3 4:4 7:5 8:6')
+    await back(await numbered(), whole)
     await fill([9])
-    await runAll(narrow, down)
-    await nothingLeft(narrow)
+    await back(narrow, made)
     await fill([10])
   })
 
   test('another column of the scope', async () => {
-    const before = await numbered()
+    const before = await numbered({ count: true })
     await step(before)
     await fill([1, 2, 3, 4])
-    const { down } = await step(await numbered({ scope: ['site'] }))
-    expect(await rows()).toBe('1:1 2:1 3:1 4:2')
-    await runAll(before, down)
-    await nothingLeft(before)
-    expect(await rows()).toBe('1:1 2:1 3:2 4:2')
+    const made = await step(await numbered({ scope: ['site'], count: true }))
+    expect(await rows('number', ['site'])).toBe('1:1#2 2:1#1 3:1#1 4:2')
+    await back(before, made)
+    expect(await rows()).toBe('1:1#2 2:1#2 3:2 4:2')
   })
 
   test('a count that comes and goes', async () => {
     const before = await numbered()
     await step(before)
     await fill([1, 2, 3])
+    await client.query('delete from comment where id = 1')
     const counted = await numbered({ count: true })
-    const { down } = await step(counted)
-    expect(await rows()).toBe('1:1#2 2:1#1 3:2')
-    await runAll(counted, down)
-    await nothingLeft(before)
+    const made = await step(counted)
+    expect(await rows()).toBe('2:1#1 3:2#1')
+    await back(before, made)
     await fill([4])
     await step(counted)
     const gone = await step(before)
     await fill([5])
-    await runAll(before, gone.down)
-    await nothingLeft(counted)
-    expect(await rows()).toBe('1:1#3 2:1#2 3:2 4:2 5:3')
+    await back(counted, gone)
+    expect(await rows()).toBe('2:1#2 3:2#2 4:2 5:3')
   })
 
   describe('numbers that are not given again', () => {
@@ -177,10 +174,9 @@ describe('what changes is followed, and so is its way back:', () => {
       const before = await numbered()
       await step(before)
       await fill([1, 3])
-      const { down } = await step(await numbered({ reuse: false }))
+      const made = await step(await numbered({ reuse: false }))
       expect([await next(), await next()]).toEqual([3, 4])
-      await runAll(before, down)
-      await nothingLeft(before)
+      await back(before, made)
       expect([await next(), await next()]).toEqual([3, 3])
     })
 
@@ -190,16 +186,14 @@ describe('what changes is followed, and so is its way back:', () => {
       expect([await next(), await next()]).toEqual([1, 2])
       const other = { scope: scope.toReversed(), reuse: false, count: true }
       const reversed = await numbered(other)
-      const { down: orderedAgain } = await step(reversed)
+      const ordered = await step(reversed)
       expect(await next()).toBe(3)
       const started = await numbered({ ...other, start: 10 })
-      const { down } = await step(started)
+      const made = await step(started)
       expect([await next(), await next()]).toEqual([10, 11])
-      await runAll(started, down)
-      await nothingLeft(reversed)
+      await back(reversed, made)
       expect(await next()).toBe(12)
-      await runAll(reversed, orderedAgain)
-      await nothingLeft(await numbered({ scope, reuse: false }))
+      await back(await numbered({ scope, reuse: false }), ordered)
       expect(await next()).toBe(13)
       await step(await open({ columns: { number: { type: 'bigint' } }, numbers: { number: { scope, reuse: false } } }))
       expect(await next()).toBe('14')
@@ -221,10 +215,9 @@ describe('what changes is followed, and so is its way back:', () => {
         ),
       )
       const dataSource = await db.dataSource([renamed], { synchronize: false })
-      const { down } = await step(dataSource)
+      const made = await step(dataSource)
       expect(await next('place', 'owner')).toBe(5)
-      await runAll(dataSource, down)
-      await nothingLeft(before)
+      await back(before, made)
       expect(await next()).toBe(6)
       await client.query('drop table numbers_comment__number_scopes')
       await step(before)
@@ -245,10 +238,9 @@ describe('what changes is followed, and so is its way back:', () => {
     const before = await plain()
     await step(before)
     await fill([1, 2, 3])
-    const { down } = await step(await numbered({ start: 1000 }))
+    const made = await step(await numbered({ start: 1000 }))
     expect(await rows()).toBe('1:1000 2:1000 3:1001')
-    await runAll(before, down)
-    await nothingLeft(before)
+    await back(before, made)
     await step(await numbered())
     expect(await rows()).toBe('1:1 2:1 3:2')
     await step(await numbered({ start: 1000 }))
@@ -262,12 +254,10 @@ describe('what changes is followed, and so is its way back:', () => {
     await fill([1, 2, 3])
     await client.query('update comment set "deletedAt" = now() where id = 3')
     const soft = { deletedAt: { ...dated.deletedAt, deleteDate: true } }
-    const { up, down } = await step(
-      await open({ columns: soft, numbers: { number: { scope: ['tenant'], count: true } } }),
-    )
-    expect(up).not.toEqual([])
+    const made = await step(await open({ columns: soft, numbers: { number: { scope: ['tenant'], count: true } } }))
+    expect(made.up).not.toEqual([])
     expect(await rows()).toBe('1:1#1 2:1#1 3:2')
-    await runAll(await plain(), down)
+    await runAll(await plain(), made.down)
     expect(await rows()).toBe('1:1#2 2:1#1 3:2')
   })
 
@@ -276,12 +266,11 @@ describe('what changes is followed, and so is its way back:', () => {
     await step(before)
     await fill([1, 3, 5])
     await client.query('delete from comment where id = 1')
-    const { down } = await step(
+    const made = await step(
       await open({ columns: { number: { type: 'bigint' } }, numbers: { number: { scope: ['tenant'] } } }),
     )
     expect(await rows()).toBe('3:2 5:3')
-    await runAll(before, down)
-    await nothingLeft(before)
+    await back(before, made)
     expect(await rows()).toBe('3:2 5:3')
   })
 
@@ -299,11 +288,10 @@ describe('what changes is followed, and so is its way back:', () => {
       ),
     )
     const dataSource = await db.dataSource([renamed], { synchronize: false })
-    const { down } = await step(dataSource)
+    const made = await step(dataSource)
     expect(await rows('place', ['owner'])).toBe('2:1#2 3:2#2 4:2 5:3')
     expect(await countWithin(dataSource.manager, 'Comment', { owner: 1 })).toBe(2)
-    await runAll(dataSource, down)
-    await nothingLeft(before)
+    await back(before, made)
     expect(await rows()).toBe('2:1#2 3:2#2 4:2 5:3')
     await fill([6])
     expect(await rows()).toMatch(/6:3$/)
@@ -316,12 +304,12 @@ describe('a declaration that is gone', () => {
     await step(before)
     await fill([1, 2, 3, 4, 5])
     const without = await plain()
-    const { down } = await step(without)
-    const left = await client.query(`select proname from pg_proc where pronamespace = 'public'::regnamespace`)
+    const made = await step(without)
+    const left = await client.query(`select proname from pg_proc where pronamespace = 'public'::regnamespace union all
+      select relname from pg_class where relname like 'numbers%'`)
     expect(left.rows).toEqual([])
     await fill([6, 7])
-    await runAll(without, down)
-    await nothingLeft(before)
+    await back(before, made)
     expect(await rows()).toBe('1:1#4 2:1#3 3:2 4:2 5:3 6:3 7:4')
     await fill([8])
     expect(await rows()).toMatch(/8:4$/)
@@ -332,10 +320,9 @@ describe('a declaration that is gone', () => {
     await step(before)
     await fill([1, 2, 3])
     const kept = await open({ columns: { number: integer } })
-    const { down } = await step(kept)
+    const made = await step(kept)
     expect(await rows()).toBe('1:1 2:1 3:2')
-    await runAll(kept, down)
-    await nothingLeft(before)
+    await back(before, made)
   })
 })
 
@@ -352,11 +339,37 @@ test('a table that was renamed goes on from its numbers', async () => {
   await step(await numbered({ count: true }))
   await fill([1, 2, 3])
   await client.query('alter table comment rename to remark')
+  const write = client.query('insert into remark (id, tenant, site) values (5, 1, 1)')
+  await expect(write).rejects.toMatchObject({ code: '55000' })
   const dataSource = await open({ tableName: 'remark', numbers: { number: { scope: ['tenant'], count: true } } })
   await step(dataSource)
   await client.query('alter table remark rename to comment; alter table comment rename to remark')
   await client.query('insert into remark (id, tenant, site) values (5, 1, 1)')
   expect((await client.query('select number from remark where id = 5')).rows).toEqual([{ number: 3 }])
+  expect(await countWithin(dataSource.manager, 'Comment', { tenant: 1 })).toBe(3)
+})
+
+const SCOPES = 'numbers_comment__number_scopes'
+
+test.each([
+  ['is gone', `drop table ${SCOPES}`],
+  [
+    'did not go to another owner with its table',
+    `create role ${SCOPES}_${process.pid}; grant all on schema public to ${SCOPES}_${process.pid};
+     alter table comment owner to ${SCOPES}_${process.pid}`,
+  ],
+])('a table of scopes that %s is told, and made again by a migration', async (_, change) => {
+  const dataSource = await numbered({ count: true })
+  await step(dataSource)
+  await fill([1, 3])
+  await client.query(change)
+  const { manager } = await numbered({ count: true })
+  await expect(countWithin(manager, 'Comment', { tenant: 1 })).rejects.toThrow(SchemaDriftError)
+  await step(dataSource)
+  await fill([5])
+  expect(await countWithin(manager, 'Comment', { tenant: 1 })).toBe(3)
+  await emptied()
+  await client.query(`drop role if exists ${SCOPES}_${process.pid}`)
 })
 
 test('rows that were written while a trigger was away are numbered and counted by the next migration', async () => {
@@ -372,14 +385,14 @@ test('a table of another schema is numbered there', async () => {
   await client.query('create schema other')
   await step(await open({ schema: 'other' }))
   await client.query('insert into other.comment values (1, 1, 1), (2, 1, 1)')
-  const { down } = await step(await open({ schema: 'other', numbers: { number: { scope: ['tenant'], count: true } } }))
+  const made = await step(await open({ schema: 'other', numbers: { number: { scope: ['tenant'], count: true } } }))
   await client.query('insert into other.comment values (3, 1, 1)')
   expect((await client.query('select id, number from other.comment order by id')).rows).toEqual([
     { id: 1, number: 1 },
     { id: 2, number: 2 },
     { id: 3, number: 3 },
   ])
-  await runAll(await plain(), down)
+  await runAll(await plain(), made.down)
 })
 
 test('synchronize does the same', async () => {
