@@ -11,7 +11,6 @@ import {
 import { describe, expect, test } from 'vitest'
 import type { FindOrCreateManyResult } from '../../../src'
 import {
-  findOneByText,
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
@@ -28,7 +27,6 @@ import { column, deleteDate, entity, key, plain, text, toOne } from '../../suppo
 const STATUSES = ['proposed', 'written', 'published'] as const
 
 const Author = entity('Author', { name: column('text') })
-type Author = InstanceType<typeof Author>
 
 @Entity()
 class Book {
@@ -83,13 +81,6 @@ function entitiesOf<E>(results: readonly FindOrCreateManyResult<E>[]): E[] {
 }
 
 describe('find_or_create_by and create_or_find_by', () => {
-  test('create_or_find_by: the row that stands is given back, another text gets another row', async () => {
-    expect(await findOneByText(manager, Book, { title: 'bob' })).toBeNull()
-    const bob = await manager.save(manager.create(Book, { title: 'bob' }))
-    expect((await findOrCreate(manager, Book, { title: 'bob' })).entity.id).toBe(bob.id)
-    expect((await findOrCreate(manager, Book, { title: 'cat' })).entity.id).not.toBe(bob.id)
-  })
-
   test('create_or_find_by_within_transaction: a text that is taken leaves the transaction usable', async () => {
     const bob = await dataSource.manager.save(dataSource.manager.create(Book, { title: 'bob' }))
     await dataSource.transaction(async (manager) => {
@@ -118,18 +109,6 @@ describe('find_or_create_by and create_or_find_by', () => {
     expect(green).toMatchObject({ created: true, entity: { format: 'green' } })
     const blue = await findOrCreate(manager, Book, bob, { create: { format: 'blue' } })
     expect(blue).toMatchObject({ created: false, entity: green.entity })
-  })
-
-  test('create_or_find_by with a block: it runs for a row that is missing, and only then', async () => {
-    const blocks: string[] = []
-    const create = (format: string) => () => {
-      blocks.push(format)
-      return { format }
-    }
-    await findOrCreate(manager, Book, { title: 'bob' }, { create: create('first') })
-    await findOrCreate(manager, Book, { title: 'bob' }, { create: create('second') })
-    expect(blocks).toEqual(['first'])
-    expect(await manager.find(Book)).toMatchObject([{ title: 'bob', format: 'first' }])
   })
 
   test('find_or_create_by!: a row that lacks a required column is refused; a batch goes on without it', async () => {
@@ -171,10 +150,6 @@ describe('find_or_create_by and create_or_find_by', () => {
 })
 
 describe('insert_all', () => {
-  test('insert_all_should_handle_empty_arrays: nothing in, nothing out', async () => {
-    expect(await findOrCreateMany(dataSource.manager, Book, [])).toEqual([])
-  })
-
   test('insert_all_returns_primary_key: every row comes back with the id that it has', async () => {
     const titles = ['Rework', 'Peopleware', 'About Face']
     const made = entitiesOf(
@@ -186,20 +161,6 @@ describe('insert_all', () => {
     )
     expect(made.map(({ title }) => title)).toEqual(titles)
     expect(await manager.find(Book, { order: { id: 'ASC' } })).toEqual(made.toSorted((a, b) => a.id - b.id))
-  })
-
-  test('insert_all_can_skip_duplicate_records: a row that stands is not inserted again', async () => {
-    const { entity } = await findOrCreate(manager, Book, { title: 'Rework' })
-    const [known, fresh] = await findOrCreateMany(manager, Book, [{ title: 'Rework' }, { title: 'Remote' }])
-    expect(known).toMatchObject({ created: false, entity: { id: entity.id } })
-    expect(fresh).toMatchObject({ created: true })
-    expect(await manager.count(Book)).toBe(2)
-  })
-
-  test('insert_all_with_skip_duplicates_and_autonumber_id_not_given: twins in one call make one row', async () => {
-    const [first, second] = await findOrCreateMany(manager, Book, [{ title: 'Refactoring' }, { title: 'Refactoring' }])
-    expect([first, second]).toMatchObject([{ created: true }, { created: false }])
-    expect(await manager.count(Book)).toBe(1)
   })
 
   test('insert_all_with_skip_duplicates_and_autonumber_id_given: the first of the twins gives the id', async () => {
@@ -358,19 +319,6 @@ describe('insert! and insert_all!', () => {
 })
 
 describe('upsert_all', () => {
-  test('upsert_all_updates_existing_records, and creates those that are missing', async () => {
-    const { id } = await insertOrFail(manager, Book, { title: 'Rework', format: 'paper' })
-    const results = await upsertByText(manager, Book, [
-      { title: 'Rework', format: 'ebook' },
-      { title: 'Remote', format: 'ebook' },
-    ])
-    expect(results).toMatchObject([
-      { created: false, entity: { id, format: 'ebook' } },
-      { created: true, entity: { format: 'ebook' } },
-    ])
-    expect(await manager.countBy(Book, { format: 'ebook' })).toBe(2)
-  })
-
   test('upsert_all_does_not_update_primary_keys', async () => {
     await upsertByText(manager, Book, { id: 101, title: 'Perelandra' })
     const { entity } = await upsertByText(manager, Book, { id: 103, title: 'Perelandra', isbn: '1974522598' })
@@ -435,38 +383,5 @@ describe('upsert_all', () => {
       [old.id, 'old'],
       [entity.id, 'new'],
     ])
-  })
-
-  test('insert_all_and_upsert_all_with_aliased_attributes: columns may be called otherwise', async () => {
-    await upsertByText(manager, Developer, { name: 'Alice', salary: 1 })
-    await upsertByText(manager, Developer, { name: 'Alice', salary: 2 }, { update: ['salary'] })
-    expect(await dataSource.query('SELECT dev_id, legacy_name, legacy_pay FROM developer')).toEqual([
-      { dev_id: 1, legacy_name: 'Alice', legacy_pay: 2 },
-    ])
-  })
-
-  test('upsert_all_on_relation: the same title of another author is another row', async () => {
-    const [jimmy, bob] = await manager.save(manager.create(Author, [{ name: 'Jimmy' }, { name: 'Bob' }]))
-    if (!jimmy || !bob) throw new TypeError('Two were saved.')
-    const title = 'My little book'
-    const of = (author: Author, pages: number) => upsertByText(manager, Essay, { title, author, pages })
-    for (const [author, pages] of [
-      [jimmy, 1],
-      [bob, 2],
-      [jimmy, 3],
-    ] as const)
-      await of(author, pages)
-    const found = await manager.find(Essay, { relations: { author: true }, order: { id: 'ASC' } })
-    expect(found.map(({ author, pages }) => [author.name, pages])).toEqual([
-      ['Jimmy', 3],
-      ['Bob', 2],
-    ])
-  })
-
-  test('upsert_all_raises for a column that is none', async () => {
-    const unknown = ['unknown'] as unknown as readonly ['format']
-    const refused = upsertByText(manager, Book, { title: 'Rework' }, { update: unknown })
-    await expect(refused).rejects.toMatchObject({ code: 'INVALID_DECLARATION' })
-    expect(await manager.count(Book)).toBe(0)
   })
 })

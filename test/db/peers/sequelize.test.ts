@@ -197,38 +197,7 @@ describe('findOrCreate', () => {
   })
 })
 
-describe('findCreateFind', () => {
-  test('should work with multiple concurrent calls', async () => {
-    expectOneRow(await Promise.all([1, 2, 3].map(() => findOrCreate(dataSource.manager, User, winner))))
-  })
-
-  test('should work with multiple concurrent calls within a transaction', async () => {
-    const results = await dataSource.transaction((manager) =>
-      Promise.all([1, 2, 3].map(() => findOrCreate(manager, User, winner))),
-    )
-    expectOneRow(results)
-    expect(results.map(({ entity }) => entity.id)).toEqual([1, 1, 1])
-  })
-})
-
 describe('bulkCreate', () => {
-  test('should support the ignoreDuplicates option: who stands keeps his values, who is new is made', async () => {
-    const { manager } = dataSource
-    const data = [
-      { username: 'Peter', data: '42' },
-      { username: 'Paul', data: '23' },
-    ]
-    await findOrCreateMany(manager, User, data)
-    const changed = data.map(({ username }) => ({ username, data: 'other' }))
-    await findOrCreateMany(manager, User, [...changed, { username: 'Michael', data: '26' }])
-    const users = await manager.find(User, { order: { id: 'ASC' } })
-    expect(users.map(({ username, data: kept }) => [username, kept])).toEqual([
-      ['Peter', '42'],
-      ['Paul', '23'],
-      ['Michael', '26'],
-    ])
-  })
-
   test('should support schemas, and columns with the names of commands', async () => {
     const { manager } = dataSource
     const rows = [
