@@ -25,6 +25,7 @@ import { countWithin, NumberWithin, numberWithinSchema } from '../../../src/numb
 import { findOrCreateStream } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
 import { column, entity, numberWithin } from '../../support/entity'
+import { gate } from '../../support/gate'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
@@ -362,16 +363,16 @@ describe('a snapshot from before others came', () => {
     ],
   ])('%s says that the transaction must run again', async (_name, write) => {
     const of = tenant()
-    const [first, second] = [deferred(), deferred()]
+    const [first, second] = [gate(), gate()]
     const lost = inTransaction(async (manager) => {
       await manager.query('select count(*) from comment')
-      first.resolve()
-      await second.promise
+      first.open()
+      await second.passed
       await write(manager, of)
     })
-    await first.promise
+    await first.passed
     await insertOrFail(dataSource.manager, Comment, { tenant: of, post, text: 'a' })
-    second.resolve()
+    second.open()
     await expect(lost).rejects.toThrow(TransactionAbortedError)
   })
 
@@ -413,9 +414,3 @@ describe('a snapshot from before others came', () => {
     await expect(taken).rejects.toMatchObject({ driverError: { code: '23505' } })
   })
 })
-
-function deferred(): { readonly promise: Promise<void>; readonly resolve: () => void } {
-  let resolve: () => void = () => {}
-  const promise = new Promise<void>((done) => (resolve = done))
-  return { promise, resolve }
-}

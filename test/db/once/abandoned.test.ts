@@ -5,6 +5,7 @@ import { DeclarationError, findOrCreate, TransactionAbortedError, UniqueText, Wa
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { gate } from '../../support/gate'
 import { LONGER_SECONDS, useShortPatience } from '../../support/patience'
 import { rejection } from '../../support/ledger'
 import { Author, Payment } from '../../support/entities'
@@ -213,13 +214,12 @@ describe.each(Object.entries(WHOLE))('%s whose work waits for itself', (_, call)
 
 test.concurrent('a statement that waits for work which is at the server longer than that waits until its end', async () => {
   await dataSource.transaction(async (manager) => {
-    let begun = (): void => {}
-    const working = new Promise<void>((resolve) => (begun = resolve))
+    const begun = gate()
     const slow = once(manager, another(), async (own) => {
-      begun()
+      begun.open()
       await own.query(`SELECT pg_sleep(${LONGER_SECONDS})`)
     })
-    await working
+    await begun.passed
     expect(await manager.query('SELECT 1 AS one')).toEqual([{ one: 1 }])
     await slow
   })

@@ -4,6 +4,7 @@ import { TokenReusedError } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { gate } from '../../support/gate'
 import { poolOf, rejection } from '../../support/ledger'
 
 const db = useDatabase()
@@ -11,16 +12,13 @@ const dataSource = db.useDataSource([OnceToken], { extra: { max: 4 } })
 
 /** Work that ends when it is let. */
 function gated(): { readonly work: () => Promise<object>; readonly begun: Promise<void>; readonly end: () => void } {
-  let begin = (): void => {}
-  let end = (): void => {}
-  const begun = new Promise<void>((resolve) => (begin = resolve))
-  const ended = new Promise<void>((resolve) => (end = resolve))
+  const [begun, ended] = [gate(), gate()]
   const work = async (): Promise<object> => {
-    begin()
-    await ended
+    begun.open()
+    await ended.passed
     return { by: 'the first' }
   }
-  return { work, begun, end }
+  return { work, begun: begun.passed, end: ended.open }
 }
 
 const inUse = (): number => {

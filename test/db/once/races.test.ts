@@ -4,6 +4,7 @@ import { TransactionAbortedError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { gate } from '../../support/gate'
 import { STEVENS } from '../../support/md5-collisions'
 import { poolOf, rejection } from '../../support/ledger'
 import { type Level, LEVELS } from '../../support/sessions'
@@ -49,13 +50,6 @@ const payments = async (): Promise<Record<string, number>> => {
     'select token, count(*)::int as n from payment group by token order by token',
   )
   return Object.fromEntries(rows.map(({ token, n }) => [token, n]))
-}
-
-/** Something that is let through once. */
-function gate(): { readonly passed: Promise<void>; readonly open: () => void } {
-  let open = (): void => {}
-  const passed = new Promise<void>((resolve) => (open = resolve))
-  return { passed, open }
 }
 
 /** A call whose work has begun and waits. */

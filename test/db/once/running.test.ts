@@ -6,6 +6,7 @@ import { once, type OnceOptions, OnceToken, tokenOf } from '../../../src/once'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { Payment } from '../../support/entities'
+import { gate } from '../../support/gate'
 import { poolOf, rejection } from '../../support/ledger'
 import { loggerOf } from '../../support/logger'
 import { STEVENS } from '../../support/md5-collisions'
@@ -24,20 +25,17 @@ const BRIEF = { patience: '1 second' } as const
 
 /** Work that has begun, and ends when it is let. */
 async function underWay(manager: EntityManager, token = 'token', fails?: Error, options: OnceOptions = {}) {
-  let begin = (): void => {}
-  let end = (): void => {}
-  const begun = new Promise<void>((resolve) => (begin = resolve))
-  const ended = new Promise<void>((resolve) => (end = resolve))
+  const [begun, ended] = [gate(), gate()]
   const work = async (): Promise<string> => {
-    begin()
-    await ended
+    begun.open()
+    await ended.passed
     if (fails) throw fails
     return 'the first'
   }
   const call = once(manager, token, work, options)
   call.catch(() => {})
-  await begun
-  return { call, end }
+  await begun.passed
+  return { call, end: ended.open }
 }
 
 let runs = 0

@@ -4,6 +4,7 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOneByText, TransactionAbortedError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens, TokenReusedError } from '../../../src/once'
 import { useDatabase } from '../../support/database'
+import { gate } from '../../support/gate'
 import { poolOf, rejection } from '../../support/ledger'
 import { LEVELS } from '../../support/sessions'
 import { Payment } from '../../support/entities'
@@ -159,14 +160,13 @@ describe.each(LEVELS)("in the caller's transaction at %s", (level) => {
 
 test('what the caller sends beside the work is not undone with it', async () => {
   await dataSource.transaction(async (manager) => {
-    let begun = (): void => {}
-    const working = new Promise<void>((resolve) => (begun = resolve))
+    const begun = gate()
     const failing = once(manager, 'token', async (own) => {
-      begun()
+      begun.open()
       await pay('inside')(own)
       throw new Error('no')
     })
-    await working
+    await begun.passed
     const beside = manager.query(`insert into payment (token) values ('beside')`)
     await rejection(failing)
     await beside
@@ -231,13 +231,12 @@ describe('inside work', () => {
 
   test('its own token is free again for what the work has left behind', async () => {
     let left: Promise<unknown> = Promise.resolve()
-    let end = (): void => {}
-    const over = new Promise<void>((resolve) => (end = resolve))
+    const over = gate()
     const first = await once(dataSource.manager, 'token', async (manager) => {
-      left = over.then(() => once(dataSource.manager, 'token', pay('b')))
+      left = over.passed.then(() => once(dataSource.manager, 'token', pay('b')))
       return await pay('a')(manager)
     })
-    end()
+    over.open()
     expect(await left).toEqual({ answer: first.answer, replayed: true })
   })
 

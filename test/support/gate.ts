@@ -1,0 +1,11 @@
+/** Something that is let through once. */
+export interface Gate {
+  readonly passed: Promise<void>
+  readonly open: () => void
+}
+
+export function gate(): Gate {
+  let open = (): void => {}
+  const passed = new Promise<void>((resolve) => (open = resolve))
+  return { passed, open }
+}
