@@ -1,10 +1,10 @@
-import type { EntitySchemaOptions } from 'typeorm'
-import { Column, Entity, PrimaryColumn, PrimaryGeneratedColumn, TableInheritance, ChildEntity } from 'typeorm'
+import type { ColumnOptions, EntitySchemaOptions } from 'typeorm'
+import { ChildEntity, Column, Entity, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { DeclarationError } from '../../../src'
 import { NumberWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
-import { column, entity, numberWithin } from '../../support/entity'
+import { column, entity, key, numberWithin } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -60,65 +60,38 @@ describe('is refused where the class is defined', () => {
 })
 
 describe('is refused where it contradicts the entity', () => {
-  test('a scope that is no column', async () => {
-    const NoScope = entity('NoScope', { number: numberWithin({ scope: ['tenant'] }) })
-    await refused(
-      async () => await db.dataSource([NoScope]),
-      /@NumberWithin on NoScope.number: the scope names "tenant"/,
-    )
-  })
-
-  test('a scope that may be NULL', async () => {
-    const NullScope = entity('NullScope', {
-      tenant: column('integer', { nullable: true }),
-      number: numberWithin({ scope: ['tenant'] }),
-    })
-    await refused(async () => await db.dataSource([NullScope]), /must be NOT NULL/)
-  })
-
-  test('a column of another type', async () => {
-    @Entity()
-    class OtherType {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @NumberWithin() @Column({ type: 'text' }) number!: string
+  /** A number, on a column that is declared so. */
+  const on =
+    (options: ColumnOptions, of?: NumberWithinOptions) =>
+    (target: object, property: string): void => {
+      Column(options)(target, property)
+      NumberWithin(of)(target, property)
     }
-    await refused(async () => await db.dataSource([OtherType]), /must be of type integer, bigint or smallint/)
-  })
+  const inTenant = numberWithin({ scope: ['tenant'] })
 
-  test('a start that its type cannot hold', async () => {
-    @Entity()
-    class FarStart {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @NumberWithin({ start: 40_000 }) @Column({ type: 'smallint' }) number!: number
-    }
-    await refused(async () => await db.dataSource([FarStart]), /start is above the highest smallint/)
-  })
-
-  test('a number that may be NULL', async () => {
-    @Entity()
-    class NullNumber {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @NumberWithin() @Column({ type: 'integer', nullable: true }) number!: number
-    }
-    await refused(async () => await db.dataSource([NullNumber]), /cannot be nullable/)
-  })
-
-  test('a number with a default', async () => {
-    @Entity()
-    class DefaultNumber {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @NumberWithin() @Column({ type: 'integer', default: 7 }) number!: number
-    }
-    await refused(async () => await db.dataSource([DefaultNumber]), /given a default/)
-  })
-
-  test('a part of the primary key', async () => {
-    @Entity()
-    class KeyNumber {
-      @PrimaryColumn({ type: 'integer' }) tenant!: number
-      @NumberWithin({ scope: ['tenant'] }) @PrimaryColumn({ type: 'integer' }) number!: number
-    }
-    await refused(async () => await db.dataSource([KeyNumber]), /part of the primary key/)
+  test.each([
+    ['a scope that is no column', { number: inTenant }, /@NumberWithin on Refused.number: the scope names "tenant"/],
+    [
+      'a scope that may be NULL',
+      { tenant: column('integer', { nullable: true }), number: inTenant },
+      /must be NOT NULL/,
+    ],
+    ['a column of another type', { number: on({ type: 'text' }) }, /must be of type integer, bigint or smallint/],
+    [
+      'a start that its type cannot hold',
+      { number: on({ type: 'smallint' }, { start: 40_000 }) },
+      /start is above the highest smallint/,
+    ],
+    ['a number that may be NULL', { number: on({ type: 'integer', nullable: true }) }, /cannot be nullable/],
+    ['a number with a default', { number: on({ type: 'integer', default: 7 }) }, /given a default/],
+    [
+      'a part of the primary key',
+      { tenant: key('integer'), number: on({ type: 'integer', primary: true }, { scope: ['tenant'] }) },
+      /part of the primary key/,
+    ],
+  ] as const)('%s', async (_, fields, message) => {
+    const Refused = entity('Refused', fields)
+    await refused(async () => await db.dataSource([Refused]), message)
   })
 
   test('a class that shares its table', async () => {

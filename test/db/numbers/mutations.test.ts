@@ -10,17 +10,8 @@ import type { Level } from '../../support/sessions'
 
 const stage = useNumberStage(useDatabase())
 
-interface Mutation {
-  /** What is taken out. */
-  readonly name: string
-  readonly from: string | RegExp
-  readonly to: string
-  /** The interleaving that must come out otherwise. */
-  readonly found: string
-  readonly table?: NumberTable
-  /** @default 'READ COMMITTED' */
-  readonly level?: Level
-}
+/** What is taken out, and the interleaving that must come out otherwise. */
+type Mutation = readonly [name: string, from: string | RegExp, to: string, found: string, level?: Level]
 
 const plain = numberTable()
 const counted = countedTable()
@@ -72,141 +63,124 @@ const ALONE: readonly NumberPlay[] = [
   },
 ]
 
-const MUTATIONS: readonly Mutation[] = [
-  { name: 'the scope is not locked', from: /FOR NO KEY UPDATE;/, to: ';', found: 'three insert', table: plain },
-  {
-    name: 'the lock lets another in',
-    from: 'FOR NO KEY UPDATE',
-    to: 'FOR KEY SHARE',
-    found: 'three insert',
-    table: plain,
-  },
-  {
-    name: 'the oldest is read in place of the newest',
-    from: /ORDER BY t\."tenant" DESC, t\."number" DESC/,
-    to: 'ORDER BY t."tenant", t."number"',
-    found: 'three insert',
-    table: plain,
-  },
-  {
-    name: 'a new scope is not begun',
-    from: /INSERT INTO \S+ \(s0, part, n\)\s+VALUES [^;]+;/,
-    to: 'EXIT;',
-    found: 'two begin a scope',
-    table: plain,
-  },
-  {
-    name: 'a row that moves keeps its number',
-    from: /IF TG_OP OPERATOR\(pg_catalog\.=\) 'UPDATE' AND NEW\."number"[^]+?END IF;/,
-    to: '',
-    found: 'two move to one scope',
-    table: plain,
-  },
-  {
-    name: 'only an UPDATE that names the scope moves a row',
-    from: 'BEFORE UPDATE ON',
-    to: 'BEFORE UPDATE OF tenant, number ON',
-    found: 'another trigger derives the scope',
-    table: plain,
-  },
-  {
-    name: 'columns are not looked at',
-    from: /IF EXISTS \(\s+SELECT FROM pg_catalog\.pg_trigger AS g[^]+?END IF;/,
-    to: '',
-    found: 'a column is renamed, and another takes its name',
-    table: plain,
-  },
-  {
-    name: 'tables are not looked at',
-    from: /ELSIF NOT ours OR[^]+?END IF;/,
-    to: 'END IF;',
-    found: 'a table of another takes the place of ours',
-    table: plain,
-  },
-  {
-    name: 'rows that come are not counted',
-    from: /AFTER INSERT\s+ON "comment"\s+REFERENCING NEW TABLE AS came/,
-    to: 'AFTER TRUNCATE ON "comment"',
-    found: 'three insert',
-  },
-  {
-    name: 'rows that go are not counted',
-    from: /FROM gone AS c\s+WHERE/,
-    to: 'FROM gone AS c WHERE false AND',
-    found: 'one is deleted',
-  },
-  { name: 'rows that move are not counted there', from: 'AS s0, 1 AS n', to: 'AS s0, 0 AS n', found: 'one moves' },
-  { name: 'rows that move are counted here', from: 'AS s0, -1 AS n', to: 'AS s0, 0 AS n', found: 'one moves' },
-  { name: 'a deleted row counts', from: /WHERE came\."deletedAt" IS NULL/, to: '', found: 'one is restored' },
-  {
-    name: 'a row that is deleted twice counts twice',
-    from: /(FROM gone AS c)\s+WHERE c\."deletedAt" IS NULL/,
-    to: '$1',
-    found: 'a deleted one is removed',
-  },
-  {
-    name: 'the count is set, not added',
-    from: 'k.n OPERATOR(pg_catalog.+) excluded.n',
-    to: 'excluded.n',
-    found: 'three insert',
-  },
-  {
-    name: 'the numbers of rows that are gone are not read',
-    from: 'SELECT pg_catalog.max(k.last) FROM',
-    to: 'SELECT max(NULL::int8) FROM',
-    found: 'all are deleted, and one is inserted',
-    table: kept,
-  },
-  {
-    name: 'an older snapshot is believed',
-    from: /IF NOT pg_catalog\.starts_with\([^]+?END IF;/,
-    to: '',
-    found: 'one comes and goes after a snapshot',
-    table: kept,
-    level: 'REPEATABLE READ',
-  },
-  {
-    name: 'the numbers of rows that move are given again',
-    from: 'OLD."number" IS NOT NULL AND NOT EXISTS',
-    to: `TG_OP = 'DELETE' AND NOT EXISTS`,
-    found: 'the newest moves',
-    table: kept,
-  },
-  {
-    name: 'of rows that go, one that is not the newest is forgotten',
-    from: 'k.last OPERATOR(pg_catalog.>=) OLD."number"',
-    to: 'k.last IS NOT NULL',
-    found: 'a snapshot from before two came, of which the older goes',
-    table: kept,
-    level: 'REPEATABLE READ',
-  },
-  {
-    name: 'a given number takes no mutex',
-    from: 'BEFORE INSERT ON "comment" FOR EACH ROW',
-    to: 'BEFORE INSERT ON "comment" FOR EACH ROW WHEN (NEW.number IS NULL)',
-    found: 'a given number comes and goes while an insert waits at the primary key',
-    table: kept,
-  },
-  {
-    name: 'a number that is changed takes no mutex',
-    from: 'OR (OLD."number" OPERATOR(pg_catalog.=) NEW."number") IS NOT TRUE',
-    to: 'OR NEW."number" IS NULL',
-    found: 'one is renumbered, and back, while an insert waits at the primary key',
-    table: kept,
-  },
-  { name: 'TRUNCATE leaves the counts', from: /TRUNCATE numbers[^;]+;/, to: 'NULL;', found: 'all go at once' },
+const MUTATIONS: readonly (readonly [table: NumberTable, of: readonly Mutation[]])[] = [
+  [
+    plain,
+    [
+      ['the scope is not locked', /FOR NO KEY UPDATE;/, ';', 'three insert'],
+      ['the lock lets another in', 'FOR NO KEY UPDATE', 'FOR KEY SHARE', 'three insert'],
+      [
+        'the oldest is read in place of the newest',
+        /ORDER BY t\."tenant" DESC, t\."number" DESC/,
+        'ORDER BY t."tenant", t."number"',
+        'three insert',
+      ],
+      ['a new scope is not begun', /INSERT INTO \S+ \(s0, part, n\)\s+VALUES [^;]+;/, 'EXIT;', 'two begin a scope'],
+      [
+        'a row that moves keeps its number',
+        /IF TG_OP OPERATOR\(pg_catalog\.=\) 'UPDATE' AND NEW\."number"[^]+?END IF;/,
+        '',
+        'two move to one scope',
+      ],
+      [
+        'only an UPDATE that names the scope moves a row',
+        'BEFORE UPDATE ON',
+        'BEFORE UPDATE OF tenant, number ON',
+        'another trigger derives the scope',
+      ],
+      [
+        'columns are not looked at',
+        /IF EXISTS \(\s+SELECT FROM pg_catalog\.pg_trigger AS g[^]+?END IF;/,
+        '',
+        'a column is renamed, and another takes its name',
+      ],
+      [
+        'tables are not looked at',
+        /ELSIF NOT ours OR[^]+?END IF;/,
+        'END IF;',
+        'a table of another takes the place of ours',
+      ],
+    ],
+  ],
+  [
+    counted,
+    [
+      [
+        'rows that come are not counted',
+        /AFTER INSERT\s+ON "comment"\s+REFERENCING NEW TABLE AS came/,
+        'AFTER TRUNCATE ON "comment"',
+        'three insert',
+      ],
+      ['rows that go are not counted', /FROM gone AS c\s+WHERE/, 'FROM gone AS c WHERE false AND', 'one is deleted'],
+      ['rows that move are not counted there', 'AS s0, 1 AS n', 'AS s0, 0 AS n', 'one moves'],
+      ['rows that move are counted here', 'AS s0, -1 AS n', 'AS s0, 0 AS n', 'one moves'],
+      ['a deleted row counts', /WHERE came\."deletedAt" IS NULL/, '', 'one is restored'],
+      [
+        'a row that is deleted twice counts twice',
+        /(FROM gone AS c)\s+WHERE c\."deletedAt" IS NULL/,
+        '$1',
+        'a deleted one is removed',
+      ],
+      ['the count is set, not added', 'k.n OPERATOR(pg_catalog.+) excluded.n', 'excluded.n', 'three insert'],
+      ['TRUNCATE leaves the counts', /TRUNCATE numbers[^;]+;/, 'NULL;', 'all go at once'],
+    ],
+  ],
+  [
+    kept,
+    [
+      [
+        'the numbers of rows that are gone are not read',
+        'SELECT pg_catalog.max(k.last) FROM',
+        'SELECT max(NULL::int8) FROM',
+        'all are deleted, and one is inserted',
+      ],
+      [
+        'an older snapshot is believed',
+        /IF NOT pg_catalog\.starts_with\([^]+?END IF;/,
+        '',
+        'one comes and goes after a snapshot',
+        'REPEATABLE READ',
+      ],
+      [
+        'the numbers of rows that move are given again',
+        'OLD."number" IS NOT NULL AND NOT EXISTS',
+        `TG_OP = 'DELETE' AND NOT EXISTS`,
+        'the newest moves',
+      ],
+      [
+        'of rows that go, one that is not the newest is forgotten',
+        'k.last OPERATOR(pg_catalog.>=) OLD."number"',
+        'k.last IS NOT NULL',
+        'a snapshot from before two came, of which the older goes',
+        'REPEATABLE READ',
+      ],
+      [
+        'a given number takes no mutex',
+        'BEFORE INSERT ON "comment" FOR EACH ROW',
+        'BEFORE INSERT ON "comment" FOR EACH ROW WHEN (NEW.number IS NULL)',
+        'a given number comes and goes while an insert waits at the primary key',
+      ],
+      [
+        'a number that is changed takes no mutex',
+        'OR (OLD."number" OPERATOR(pg_catalog.=) NEW."number") IS NOT TRUE',
+        'OR NEW."number" IS NULL',
+        'one is renumbered, and back, while an insert waits at the primary key',
+      ],
+    ],
+  ],
 ]
 
-test.each(MUTATIONS)(
-  'it is seen when $name',
-  async ({ name, from, to, found, table = counted, level = 'READ COMMITTED' }) => {
-    const triggers = mutate(name, numberTriggers(table).create, [[from, to]])
-    const play = [...numberPlays, ...ALONE].find((one) => one.name === found)
-    if (!play) throw new TypeError(`There is no interleaving "${found}".`)
-    const [as, mutated] = [await stage.play(play, { table, level }), await outcome(play, { table, level, triggers })]
-    expect(mutated).not.toBe(as)
-  },
+const ALL = MUTATIONS.flatMap(([table, of]) =>
+  of.map(([name, from, to, found, level = 'READ COMMITTED']) => ({ name, table, from, to, found, level })),
 )
+
+test.each(ALL)('it is seen when $name', async ({ name, table, from, to, found, level }) => {
+  const triggers = mutate(name, numberTriggers(table).create, [[from, to]])
+  const play = [...numberPlays, ...ALONE].find((one) => one.name === found)
+  if (!play) throw new TypeError(`There is no interleaving "${found}".`)
+  const [as, mutated] = [await stage.play(play, { table, level }), await outcome(play, { table, level, triggers })]
+  expect(mutated).not.toBe(as)
+})
 
 /** A mutation may fail while the rows before the first step are stored. */
 async function outcome(...args: Parameters<typeof stage.play>): Promise<string> {
