@@ -67,14 +67,8 @@ function page(distribution: Distribution, shape: Shape): Entityish {
 /** What becomes of a change, and of its revert. */
 type Outcome = 'runs' | 'runs, is not reverted' | 'is refused' | 'is refused, is reverted'
 
-interface Change {
-  readonly name: string
-  readonly from: Shape
-  readonly to: Shape
-  readonly outcome: Outcome
-  /** Where the table is distributed by its hash: what cannot be declared there has none. */
-  readonly byHash?: Outcome
-}
+/** By the hash: where the table is distributed by it. What cannot be declared there has no such outcome. */
+type Change = readonly [name: string, from: Shape, to: Shape, outcome: Outcome, byHash?: Outcome]
 
 const ALIAS = { url: {}, alias: { nullable: true } }
 const TENANTS = { scope: ['shop', 'tenant'] }
@@ -82,85 +76,36 @@ const SHA256 = { digest: 'sha256' } as const
 const DELETED = { ignoreDeleted: true }
 
 const CHANGES: readonly Change[] = [
-  { name: 'the table is renamed', from: { url: {} }, to: { url: {}, table: 'site' }, outcome: 'runs', byHash: 'runs' },
-  { name: 'the text is renamed', from: { url: {} }, to: { link: {} }, outcome: 'runs', byHash: 'runs' },
-  {
-    name: 'a column and an index are added',
-    from: { url: {} },
-    to: { url: {}, more: true },
-    outcome: 'runs',
-    byHash: 'runs',
-  },
-  { name: 'the text becomes immutable', from: { url: {} }, to: { url: { immutable: true } }, outcome: 'runs' },
-  {
-    name: 'chains may be longer',
-    from: { url: {} },
-    to: { url: { maxChainLength: 200 } },
-    outcome: 'runs',
-    byHash: 'runs',
-  },
-  {
-    name: 'the guard goes',
-    from: { url: SHA256 },
-    to: { url: { ...SHA256, guard: false } },
-    outcome: 'runs',
-    byHash: 'runs',
-  },
-  {
-    name: 'the guard comes',
-    from: { url: { ...SHA256, guard: false } },
-    to: { url: SHA256 },
-    outcome: 'runs',
-    byHash: 'runs',
-  },
-  { name: 'the text gets a hash index', from: { url: {} }, to: { url: { lookup: 'hash' } }, outcome: 'runs' },
-  { name: 'a second text is added', from: { url: {} }, to: ALIAS, outcome: 'runs' },
-  { name: 'a second text is removed', from: ALIAS, to: { url: {} }, outcome: 'runs, is not reverted' },
-  { name: 'the text is a column only', from: { url: {} }, to: { url: null }, outcome: 'runs, is not reverted' },
-  { name: 'a column becomes a text', from: { url: null }, to: { url: {} }, outcome: 'is refused, is reverted' },
-  { name: 'another digest', from: { url: {} }, to: { url: SHA256 }, outcome: 'is refused', byHash: 'is refused' },
-  {
-    name: 'another normalizer',
-    from: { url: {} },
-    to: { url: { normalize: trim() } },
-    outcome: 'is refused',
-    byHash: 'is refused',
-  },
-  {
-    name: 'the scope gets a column',
-    from: { url: {} },
-    to: { url: TENANTS },
-    outcome: 'is refused',
-    byHash: 'is refused',
-  },
-  {
-    name: 'the scope loses a column',
-    from: { url: TENANTS },
-    to: { url: {} },
-    outcome: 'is refused',
-    byHash: 'is refused',
-  },
-  { name: 'the text may be NULL', from: { url: {} }, to: { url: { nullable: true } }, outcome: 'is refused' },
-  { name: 'the text may not be NULL', from: { url: { nullable: true } }, to: { url: {} }, outcome: 'is refused' },
-  {
-    name: 'deleted rows hold no text',
-    from: { url: {}, deletes: true },
-    to: { url: DELETED, deletes: true },
-    outcome: 'is refused',
-  },
-  {
-    name: 'deleted rows hold their texts',
-    from: { url: DELETED, deletes: true },
-    to: { url: {}, deletes: true },
-    outcome: 'is refused',
-  },
+  ['the table is renamed', { url: {} }, { url: {}, table: 'site' }, 'runs', 'runs'],
+  ['the text is renamed', { url: {} }, { link: {} }, 'runs', 'runs'],
+  ['a column and an index are added', { url: {} }, { url: {}, more: true }, 'runs', 'runs'],
+  ['the text becomes immutable', { url: {} }, { url: { immutable: true } }, 'runs'],
+  ['chains may be longer', { url: {} }, { url: { maxChainLength: 200 } }, 'runs', 'runs'],
+  ['the guard goes', { url: SHA256 }, { url: { ...SHA256, guard: false } }, 'runs', 'runs'],
+  ['the guard comes', { url: { ...SHA256, guard: false } }, { url: SHA256 }, 'runs', 'runs'],
+  ['the text gets a hash index', { url: {} }, { url: { lookup: 'hash' } }, 'runs'],
+  ['a second text is added', { url: {} }, ALIAS, 'runs'],
+  ['a second text is removed', ALIAS, { url: {} }, 'runs, is not reverted'],
+  ['the text is a column only', { url: {} }, { url: null }, 'runs, is not reverted'],
+  ['a column becomes a text', { url: null }, { url: {} }, 'is refused, is reverted'],
+  ['another digest', { url: {} }, { url: SHA256 }, 'is refused', 'is refused'],
+  ['another normalizer', { url: {} }, { url: { normalize: trim() } }, 'is refused', 'is refused'],
+  ['the scope gets a column', { url: {} }, { url: TENANTS }, 'is refused', 'is refused'],
+  ['the scope loses a column', { url: TENANTS }, { url: {} }, 'is refused', 'is refused'],
+  ['the text may be NULL', { url: {} }, { url: { nullable: true } }, 'is refused'],
+  ['the text may not be NULL', { url: { nullable: true } }, { url: {} }, 'is refused'],
+  ['deleted rows hold no text', { url: {}, deletes: true }, { url: DELETED, deletes: true }, 'is refused'],
+  ['deleted rows hold their texts', { url: DELETED, deletes: true }, { url: {}, deletes: true }, 'is refused'],
 ]
 
-const CASES = CHANGES.flatMap(({ byHash, outcome, ...change }) => [
-  { ...change, distribution: 'scope' as const, outcome },
-  { ...change, distribution: 'shard' as const, outcome },
-  ...(byHash ? [{ ...change, distribution: 'hash' as const, outcome: byHash }] : []),
-])
+const CASES = CHANGES.flatMap(([name, from, to, outcome, byHash]) => {
+  const outcomes: readonly (readonly [Distribution, Outcome | undefined])[] = [
+    ['scope', outcome],
+    ['shard', outcome],
+    ['hash', byHash],
+  ]
+  return outcomes.flatMap(([distribution, one]) => (one ? [{ name, from, to, distribution, outcome: one }] : []))
+})
 
 /** As `migration:generate` writes it, and a person completes it. */
 function migrationOf({ up, down }: Generated, entity: Entityish): MigrationInterface {
