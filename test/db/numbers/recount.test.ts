@@ -1,31 +1,21 @@
-import { Column, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { DeclarationError, UnsupportedDatabaseError } from '../../../src'
-import { countWithin, NumberWithin, recount } from '../../../src/numbers'
+import { countWithin, recount } from '../../../src/numbers'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, numberWithin } from '../../support/entity'
 
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn() id!: number
-  @Column({ type: 'integer' }) post!: number
-  @NumberWithin({ scope: ['post'], count: true }) number!: number
-  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
-}
-
-@Entity()
-class Line {
-  @PrimaryGeneratedColumn() id!: number
-  @NumberWithin({ count: true }) number!: number
-}
-
-@Entity()
-class Visit {
-  @PrimaryGeneratedColumn() id!: number
-  @Column({ type: 'text' }) place!: string
-  @Column({ type: 'timestamptz' }) day!: Date
-  @NumberWithin({ scope: ['place', 'day'], count: true }) number!: number
-}
+const Note = entity('Note', {
+  post: column('integer'),
+  number: numberWithin({ scope: ['post'], count: true }),
+  deletedAt: deleteDate(),
+})
+const Line = entity('Line', { number: numberWithin({ count: true }) })
+const Visit = entity('Visit', {
+  place: column('text'),
+  day: column('timestamptz'),
+  number: numberWithin({ scope: ['place', 'day'], count: true }),
+})
 
 const db = useDatabase()
 const dataSource = db.useDataSource([Note, Line, Visit])

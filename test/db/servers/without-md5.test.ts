@@ -1,19 +1,11 @@
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
-import { Column, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
-import {
-  findOneByText,
-  findOrCreate,
-  findOrCreateMany,
-  insertOrFail,
-  UniqueText,
-  updateOrFail,
-  upsertByText,
-} from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, updateOrFail, upsertByText } from '../../../src'
 import { sha256, type Digest } from '../../../src/text/digest'
 import { declarationsOf } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
+import { deleteDate, entity, plain, text } from '../../support/entity'
 import { generate, migrate, runAll } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
 
@@ -57,25 +49,17 @@ beforeEach(() => client.query('drop schema public cascade; create schema public'
 const twoBits: Digest = {
   ...sha256,
   name: 'sha256_two_bits',
-  js: (text) => `\\x0${(parseInt(sha256.js(text).slice(-1), 16) & 3).toString(16)}`,
-  sql: (text) =>
-    `pg_catalog.set_byte('\\x00'::bytea, 0, pg_catalog.get_byte(${sha256.sql(text)}, 31) OPERATOR(pg_catalog.&) 3)`,
+  js: (given) => `\\x0${(parseInt(sha256.js(given).slice(-1), 16) & 3).toString(16)}`,
+  sql: (expression) =>
+    `pg_catalog.set_byte('\\x00'::bytea, 0, pg_catalog.get_byte(${sha256.sql(expression)}, 31) OPERATOR(pg_catalog.&) 3)`,
 }
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: 'sha256' }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
-
-@Entity()
-class Colliding {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: twoBits, ignoreDeleted: true }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const Page = entity('Page', { url: text({ digest: 'sha256' }), title: plain() })
+const Colliding = entity('Colliding', {
+  url: text({ digest: twoBits, ignoreDeleted: true }),
+  title: plain(),
+  deletedAt: deleteDate(),
+})
 
 test('MD5 is refused here, by the server and by Node.js', async () => {
   await expect(client.query(`select md5('a')`)).rejects.toThrow('unsupported')

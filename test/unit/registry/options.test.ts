@@ -46,6 +46,9 @@ test.each([
   expect(refusal(options)).toBeUndefined()
 })
 
+const COLUMNS = 'a list of property names, or of { property, prefix, normalize }'
+const HIDDEN = 'an object with the names hash, number and chained'
+
 test.each([
   [{ scope: 'site' }, 'scope', 'a list of property names'],
   [{ scope: [''] }, 'scope', 'a list of property names'],
@@ -65,28 +68,20 @@ test.each([
   [{ indexName: '' }, 'indexName', 'a non-empty string'],
   [{ name: 1 }, 'name', 'a non-empty string'],
   [{ as: null }, 'as', 'a non-empty string'],
-  [{ hidden: { hash: '' } }, 'hidden', 'an object with the names hash, number and chained'],
-  [{ hidden: null }, 'hidden', 'an object with the names hash, number and chained'],
+  [{ hidden: { hash: '' } }, 'hidden', HIDDEN],
+  [{ hidden: null }, 'hidden', HIDDEN],
   [{ normalize: 'trim' }, 'normalize', NORMALIZE.expected],
   [{ normalize: null }, 'normalize', NORMALIZE.expected],
   [{ normalize: (text: string) => text }, 'normalize', NORMALIZE.expected],
   [{ normalize: trim }, 'normalize', NORMALIZE.expected],
-  [{ columns: [] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
-  [{ columns: 'path' }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
-  [{ columns: ['path', {}] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
-  [{ columns: [null] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
-  [{ columns: [{ property: '' }] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
-  [
-    { columns: [{ property: 'p', prefix: 1 }] },
-    'columns',
-    'a list of property names, or of { property, prefix, normalize }',
-  ],
-  [
-    { columns: [{ property: 'p', prefx: '?' }] },
-    'columns',
-    'a list of property names, or of { property, prefix, normalize }',
-  ],
-  [{ hidden: { has: 'h' } }, 'hidden', 'an object with the names hash, number and chained'],
+  [{ columns: [] }, 'columns', COLUMNS],
+  [{ columns: 'path' }, 'columns', COLUMNS],
+  [{ columns: ['path', {}] }, 'columns', COLUMNS],
+  [{ columns: [null] }, 'columns', COLUMNS],
+  [{ columns: [{ property: '' }] }, 'columns', COLUMNS],
+  [{ columns: [{ property: 'p', prefix: 1 }] }, 'columns', COLUMNS],
+  [{ columns: [{ property: 'p', prefx: '?' }] }, 'columns', COLUMNS],
+  [{ hidden: { has: 'h' } }, 'hidden', HIDDEN],
   [{ parse: 'url' }, 'parse', 'a function'],
 ])('%o is refused, and the message says what is expected', (options, name, expected) => {
   const message = refusal(options)
