@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryColumn } from 'typeorm'
+import { type DataSource, Entity, PrimaryColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import {
   findOneByText,
@@ -16,45 +16,10 @@ import {
 import { findOrCreateStream } from '../../../src/stream'
 import { sha256 } from '../../../src/text/digest'
 import { hasCitus, useCluster } from '../../support/citus'
+import { citusPages } from '../../support/citus-pages'
 import { rejection } from '../../support/ledger'
 
-const guardless = { digest: 'sha256', guard: false, scope: ['shop'] } as const
-
-@Entity({ name: 'by_scope' })
-class ByScope {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @PrimaryColumn('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText(guardless) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity({ name: 'one_shard' })
-class OneShard {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText(guardless) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity({ name: 'of_tenant', schema: 'tenant' })
-class OfTenant {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText(guardless) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity({ name: 'by_hash' })
-class ByHash {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ ...guardless, spread: 'citus' }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const { ByScope, OneShard, OfTenant, ByHash } = citusPages({ digest: 'sha256', guard: false })
 
 @Entity({ name: 'guarded' })
 class Guarded {

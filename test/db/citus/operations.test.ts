@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import {
   Column,
   type DataSource,
-  DeleteDateColumn,
   Entity,
   In,
   JoinColumn,
@@ -32,36 +31,13 @@ import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/
 import { findOrCreateStream } from '../../../src/stream'
 import { fewHashes } from '../../support/digests'
 import { hasCitus, useCluster } from '../../support/citus'
+import { citusPages } from '../../support/citus-pages'
+import { entity } from '../../support/entity'
 
 /** Five hashes, so that most texts meet another in a chain. */
 const digest = fewHashes(5)
 
-@Entity({ name: 'by_scope' })
-class ByScope {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @PrimaryColumn('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity({ name: 'one_shard' })
-class OneShard {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity({ name: 'of_tenant', schema: 'tenant' })
-class OfTenant {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const { ByScope, OneShard, OfTenant, ByHash, fields } = citusPages({ digest, maxChainLength: 1000 })
 
 @Entity({ name: 'shop' })
 class Shop {
@@ -69,24 +45,13 @@ class Shop {
 }
 
 /** Has a foreign key to a reference table, which makes it a local table of Citus. */
-@Entity({ name: 'kept_local' })
-class KeptLocal {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-  @ManyToOne(() => Shop) @JoinColumn({ name: 'shop' }) owner?: Shop
-}
-
-@Entity({ name: 'by_hash' })
-class ByHash {
-  @PrimaryColumn('uuid') id: string = randomUUID()
-  @Column('int') shop!: number
-  @Column('text', { nullable: true }) title?: string | null
-  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000, spread: 'citus' }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const KeptLocal = entity('KeptLocal', {
+  ...fields,
+  owner: (target: object, property: string): void => {
+    ManyToOne(() => Shop)(target, property)
+    JoinColumn({ name: 'shop' })(target, property)
+  },
+})
 
 @Entity({ name: 'reference' })
 class Reference {
