@@ -313,21 +313,3 @@ export function scopeOrder(
     return rows.toSorted((left, right) => compareTexts(keys.get(left), keys.get(right)))
   }
 }
-
-/**
- * Returns the unique indexes of numbers that no row sets. Another attempt may succeed, because such an index may refuse
- * a row only because others were numbered meanwhile.
- */
-export function numberIndexes(
-  rows: readonly { readonly columns: { readonly metadata: EntityMetadata }; readonly values: ObjectLiteral }[],
-): ReadonlySet<string> {
-  const all = new Set<string>()
-  const given = new Set<string>()
-  for (const { columns, values } of rows) {
-    for (const { column, table } of tableNumbers(columns.metadata)) {
-      all.add(table.index)
-      if ((column.getEntityValue(values) ?? null) !== null) given.add(table.index)
-    }
-  }
-  return new Set([...all].filter((index) => !given.has(index)))
-}

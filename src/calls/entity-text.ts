@@ -268,19 +268,6 @@ export function readyText(session: Session, entityText: EntityText): ReadyText |
   return ready instanceof Promise ? ready.then((table) => onTable(entityText, table)) : onTable(entityText, ready)
 }
 
-/** Data about a text, before its table was found ready. */
-export type OnAnyTable<One> = Omit<One, 'entityText'> & { readonly entityText: EntityText }
-
-/** @throws SchemaDriftError, UnsupportedDatabaseError */
-export async function onReadyTables<One extends { readonly entityText: ReadyText }>(
-  session: Session,
-  given: readonly OnAnyTable<One>[],
-): Promise<One[]> {
-  const ready: One[] = []
-  for (const one of given) ready.push({ ...one, entityText: await readyText(session, one.entityText) } as One)
-  return ready
-}
-
 const CHANGED = 'a table has got a deferrable constraint, or was distributed, since the first call'
 
 /**

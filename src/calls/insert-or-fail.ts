@@ -15,14 +15,13 @@ import { normalizedValues } from '../registry/declarations'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../registry/registry'
 import { insertedStatement, type WireRow } from '../sql/find'
 import { hashAsText } from '../sql/text-table'
-import { compareTexts, groupBy, MAX_PARAMETERS, numberIndexes, scopeOrder } from './batches'
+import { compareTexts, groupBy, MAX_PARAMETERS, scopeOrder } from './batches'
 import { type NoOthers, requireEntries, requireManager } from './call-options'
-import { type EntityColumns, entityColumns, entityTextOf, type OnAnyTable, onReadyTables } from './entity-text'
+import { entityColumns, entityTextOf } from './entity-text'
 import { afterInsert, beforeInsert, fill, listensToInsert, returnedBy } from './hydrate'
 import { inRow, keyValues, requireKnown, requireObject, requireSaved, requireUniqueText, withPromised } from './values'
-import { ensureNamesReady, requestedNames } from './names'
 import { countInserted, watched, watchers } from './watch'
-import { type RequestedText, writeOrFail } from './write-or-fail'
+import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
 
 /** A value of a column, or a function that returns SQL for it, as in TypeORM's `insert`. */
 export type Writable<Entity> = DeepPartial<Entity> | QueryDeepPartialEntity<Entity>
@@ -152,15 +151,11 @@ export type WritableOnly<Entity, Given> = Entity extends ObjectLiteral
     : NoOthers<Entity, Given>
   : never
 
-/** A row to insert. */
-interface NewRow {
-  readonly columns: EntityColumns
-  /** The 0-based positions of its insertion and of the row itself in the call. */
+/** A row to insert. Its values are the entity itself if no relation is lazy. */
+interface NewRow extends WrittenRow {
+  /** 0-based position of its insertion in the call. */
   readonly insertion: number
-  readonly position: number
   readonly entity: ObjectLiteral
-  /** The values of the entity. They are the entity itself if no relation is lazy. */
-  readonly values: ObjectLiteral
 }
 
 async function toRows(dataSource: DataSource, insertions: readonly Insertion[]): Promise<NewRow[]> {
@@ -192,21 +187,14 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     // The getter of a lazy relation that nobody has set would query the database.
     rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
-  const names = rows.flatMap(({ columns, position, values }) =>
-    inRow(position, () => requestedNames(columns, position, values)),
-  )
-  // Every text of the rows, of every declaration, is checked before any SQL.
-  const texts = rows.flatMap((row) => inRow(row.position, () => newTextsOf(manager, row)))
-  const requested = await onReadyTables(session, texts)
-  await ensureNamesReady(session, names)
+  const { requested, names } = await requestedOf<NewRow, NewText>(session, rows, (row) => newTextsOf(manager, row))
   const hashes = new Map(requested.toReversed().map(({ row, hash }) => [row, hash]))
   const keys = shardedKeys(requested)
   const batches = [...rowsOfStatements(rows, hashes, keys)]
   const answers = await writeOrFail(session, {
     requested,
     names,
-    rows: rows.map(({ columns, position, values }) => ({ metadata: columns.metadata, row: position, values })),
-    numbers: numberIndexes(rows),
+    rows,
     steps: batches.map((batch) => insertStep(session, batch, keys.get(batch[0]?.position ?? 0))),
     quick: keys.size === 0 ? undefined : batches.map((batch) => hashedStep(session, batch, keys)),
   })
@@ -333,7 +321,7 @@ interface NewText extends RequestedText {
 }
 
 /** Normalizes the texts of a row, and returns them with their hashes. */
-function newTextsOf(manager: EntityManager, { columns, position, entity, values }: NewRow): OnAnyTable<NewText>[] {
+function newTextsOf(manager: EntityManager, { columns, position, entity, values }: NewRow) {
   const { metadata } = columns
   const has = (column: ColumnMetadata | undefined): boolean => (column?.getEntityValue(values) ?? null) !== null
   return declarationsOf(metadata).flatMap((declaration) => {

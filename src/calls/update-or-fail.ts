@@ -16,7 +16,7 @@ import { type ColumnMetadata, dataSourceOf, declarationsOf, namesOfEntity } from
 import type { Step } from '../connection/transactions'
 import { textsOfKey } from '../registry/names'
 import { requireEntries, requireManager } from './call-options'
-import { type EntityColumns, entityColumns, entityTextOf, type OnAnyTable, onReadyTables } from './entity-text'
+import { type EntityColumns, entityColumns, entityTextOf } from './entity-text'
 import { afterUpdate, beforeUpdate, fill, hydrate, listensToUpdate, newEntity, returnedBy } from './hydrate'
 import {
   changedKey,
@@ -30,8 +30,7 @@ import {
 import type { Writable, WritableOnly } from './insert-or-fail'
 import { ensureNamesReady, type HolderEntity, requestedNames } from './names'
 import { watched, watchers } from './watch'
-import { type RequestedText, writeOrFail } from './write-or-fail'
-import { numberIndexes } from './batches'
+import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
 
 /**
  * The primary key: a value, of the type of the property `id` if there is one; an object with the whole key and perhaps
@@ -109,7 +108,7 @@ export async function updateOrFail(
           `No change of ${columns.metadata.name} was given. Give a property of it a value, or null.`,
         )
       }
-      return { columns, position, criteria: criteriaOf(columns, key), changes: { ...values } }
+      return { columns, position, id: criteriaOf(columns, key), values: { ...values } }
     })
   })
   const session = await openSession(manager)
@@ -135,15 +134,8 @@ interface NoKeyOfTheEntity {
   readonly [wrong]: true
 }
 
-/** A row to change. */
-interface ChangedRow {
-  readonly columns: EntityColumns
-  readonly position: number
-  /** The primary key, and further conditions. */
-  readonly criteria: ObjectLiteral
-  /** A copy that listeners may change. */
-  readonly changes: ObjectLiteral
-}
+/** A row to change. Listeners may change its values. */
+type ChangedRow = WrittenRow & { readonly id: ObjectLiteral }
 
 /**
  * Changes names of a row, by a prepared statement. TypeORM would build its SQL each time, which takes longer than the
@@ -230,43 +222,28 @@ async function updateAll(
   manager: EntityManager,
   rows: readonly ChangedRow[],
 ): Promise<ObjectLiteral[]> {
-  for (const { columns, changes } of rows) await beforeUpdate(session, columns, changes)
-  const names = rows.flatMap(({ columns, position, changes, criteria }) =>
-    inRow(position, () => requestedNames(columns, position, changes, criteria)),
+  for (const { columns, values } of rows) await beforeUpdate(session, columns, values)
+  const { requested, names } = await requestedOf<ChangedRow, RequestedText>(session, rows, (row) =>
+    changedTextsOf(manager, row),
   )
-  // Every text that is changed, of every declaration, is checked before any SQL.
-  const texts = rows.flatMap((row) => inRow(row.position, () => changedTextsOf(manager, row)))
-  const requested = await onReadyTables(session, texts)
-  await ensureNamesReady(session, names)
-  const steps = rows.map(({ columns, criteria, changes }): Step<WireRow> => {
+  const steps = rows.map(({ columns, id, values: changes }): Step<WireRow> => {
     // TypeORM's own UPDATE also writes version and update date.
     const [sql, values] = session.dataSource
       .createQueryBuilder()
       .update(columns.metadata.target)
       .set(changes)
-      .where(criteria)
+      .where(id)
       .returning(returnedBy(columns))
       .getQueryAndParameters()
-    return { statement: updatedStatement(sql), values, check: requireChangedRow(columns.metadata, criteria) }
+    return { statement: updatedStatement(sql), values, check: requireChangedRow(columns.metadata, id) }
   })
-  const answers = await writeOrFail(session, {
-    requested,
-    names,
-    rows: rows.map(({ columns, position, changes, criteria }) => ({
-      metadata: columns.metadata,
-      row: position,
-      values: changes,
-      id: criteria,
-    })),
-    numbers: numberIndexes(rows.map(({ columns, changes }) => ({ columns, values: changes }))),
-    steps,
-  })
+  const answers = await writeOrFail(session, { requested, names, rows, steps })
   const entities = rows.map(({ columns }, nth) => {
     const entity: ObjectLiteral = newEntity(columns.metadata, session)
     fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)
     return entity
   })
-  for (const { columns, changes } of rows) await afterUpdate(session, columns, changes)
+  for (const { columns, values } of rows) await afterUpdate(session, columns, values)
   return entities
 }
 
@@ -277,10 +254,7 @@ const requireChangedRow =
     if (rows.length === 0) throw new EntityNotFoundError(metadata.target, metadata.getEntityIdMap(criteria))
   }
 
-function changedTextsOf(
-  manager: EntityManager,
-  { columns, position, criteria, changes }: ChangedRow,
-): OnAnyTable<RequestedText>[] {
+function changedTextsOf(manager: EntityManager, { columns, position, id: criteria, values: changes }: ChangedRow) {
   const { metadata } = columns
   const id = metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
   return declarationsOf(metadata).flatMap((declaration) => {

@@ -14,11 +14,42 @@ import { hashOfTexts, isLive } from '../sql/text-table'
 import { parameterText } from '../sql/types'
 import { asQueryFailedError } from '../typeorm/explain-errors'
 import { guardError, holderColumns, idOf, refusedText, takenByTriggers } from '../typeorm/refusals'
-import type { ReadyText } from './entity-text'
+import { type EntityColumns, type EntityText, type ReadyText, readyText } from './entity-text'
 import { Attempts } from './attempts'
 import { groupBy } from './batches'
-import { type RequestedName, takenNames } from './names'
+import { ensureNamesReady, type RequestedName, requestedNames, takenNames } from './names'
 import { requireNoCollision } from './one-row'
+import { inRow } from './values'
+
+/** A row that a call writes. */
+export interface WrittenRow {
+  readonly columns: EntityColumns
+  /** 0-based position of the row in the call. */
+  readonly position: number
+  readonly values: ObjectLiteral
+  /** Primary key of the stored row to change, and perhaps further conditions; undefined for a row to insert. */
+  readonly id?: ObjectLiteral
+}
+
+/**
+ * Returns the texts and names of rows. Everything is checked before any SQL.
+ *
+ * @throws TextRejectedError, DeclarationError, SchemaDriftError, UnsupportedDatabaseError
+ */
+export async function requestedOf<Row extends WrittenRow, Text extends RequestedText>(
+  session: Session,
+  rows: readonly Row[],
+  textsOf: (row: Row) => (Omit<Text, 'entityText'> & { readonly entityText: EntityText })[],
+): Promise<{ readonly requested: readonly Text[]; readonly names: readonly RequestedName[] }> {
+  const names = rows.flatMap(({ columns, position, values, id }) =>
+    inRow(position, () => requestedNames(columns, position, values, id)),
+  )
+  const requested: Text[] = []
+  for (const one of rows.flatMap((row) => inRow(row.position, () => textsOf(row))))
+    requested.push({ ...one, entityText: await readyText(session, one.entityText) } as Text)
+  await ensureNamesReady(session, names)
+  return { requested, names }
+}
 
 /** The steps of a call, and the texts that must be free for it. */
 interface Writing {
@@ -28,9 +59,7 @@ interface Writing {
   readonly requested: readonly RequestedText[]
   readonly names: readonly RequestedName[]
   /** The rows whose primary keys and ordinary unique columns must be free. @default none */
-  readonly rows?: readonly KeyedRow[]
-  /** The result of `numberIndexes`. @default none */
-  readonly numbers?: ReadonlySet<string>
+  readonly rows?: readonly WrittenRow[]
 }
 
 /**
@@ -68,8 +97,6 @@ export async function writeOrFail(
 /** The codes of indexes and checks. Our check refuses a text that a trigger changed after its hash was computed. */
 const REFUSED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.checkViolation])
 
-const NO_INDEXES: ReadonlySet<string> = new Set()
-
 const OR_ANOTHER_VALUE = 'Use the row that holds it, or give another value.'
 
 /** @throws TextTakenError for all that is taken; if only ordinary columns are, it is TypeORM's error as well */
@@ -91,17 +118,17 @@ async function requireFree(
 /** @throws the explained error, unless another attempt may succeed */
 async function requireRetry(
   session: Session,
-  { requested, names, numbers = NO_INDEXES, rows = [] }: Omit<Writing, 'steps'>,
+  { requested, names, rows = [] }: Omit<Writing, 'steps'>,
   error: unknown,
 ): Promise<void> {
   const declarations = requested.map(({ entityText }) => entityText.declaration)
   const refused = serverError(error)
-  const isOurs = requested.length + names.length + numbers.size + rows.length > 0
+  const isOurs = requested.length + names.length + rows.length > 0
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
   await requireFree(session, { requested, names, rows }, error)
   const { constraint = '' } = refused
   const ofText = error instanceof Error ? refusedText(error, declarations) : undefined
-  if (!numbers.has(constraint) && !ofText) throw error
+  if (!ofText && !isOfNumber(rows, constraint)) throw error
   if (ofText) {
     const { declaration } = ofText
     const ofDeclaration = requested.filter(({ entityText }) => entityText.declaration === declaration)
@@ -111,14 +138,17 @@ async function requireRetry(
   await requireCurrentSnapshot(session, error)
 }
 
-/** A row of a call, with its primary key and the ordinary unique columns that it sets. */
-interface KeyedRow {
-  readonly metadata: EntityMetadata
-  /** 0-based position of the row in the call. */
-  readonly row: number
-  readonly values: ObjectLiteral
-  /** Primary key of the stored row to change; undefined for a row to insert. */
-  readonly id?: ObjectLiteral
+/**
+ * Whether it is the unique index of numbers that no row sets. Another attempt may succeed then, because the index may
+ * refuse a row only because others were numbered meanwhile.
+ */
+function isOfNumber(rows: readonly WrittenRow[], index: string): boolean {
+  const numbered = rows.flatMap(({ columns, values }) =>
+    tableNumbers(columns.metadata)
+      .filter(({ table }) => table.index === index)
+      .map(({ column }): unknown => column.getEntityValue(values) ?? null),
+  )
+  return numbered.length > 0 && numbered.every((given) => given === null)
 }
 
 interface UniqueKey {
@@ -132,12 +162,12 @@ interface UniqueKey {
  * Returns taken primary keys, unique columns and numbers of the rows, as far as they can be known. A value from a
  * trigger, an identity or a sequence is unknown.
  */
-async function takenKeys(session: Session, rows: readonly KeyedRow[]): Promise<TakenText[]> {
+async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise<TakenText[]> {
   const taken: TakenText[] = []
-  const groups = groupBy(rows, ({ metadata, id }) => `${rootOf(metadata).tablePath} ${id === undefined}`)
+  const groups = groupBy(rows, ({ columns, id }) => `${rootOf(columns.metadata).tablePath} ${id === undefined}`)
   for (const group of groups.values()) {
-    const [{ metadata }] = group as [KeyedRow]
-    const root = rootOf(metadata)
+    const [{ columns: of }] = group as [WrittenRow]
+    const root = rootOf(of.metadata)
     taken.push(...(await takenOfKeys(session, group, keysOf(root))))
     // Unusual indexes, declared or created by SQL, that the table had when it was found ready. They have a statement of
     // their own, because an expression may fail for a value that the row itself can hold.
@@ -157,11 +187,11 @@ async function takenKeys(session: Session, rows: readonly KeyedRow[]): Promise<T
 
 async function takenOfKeys(
   session: Session,
-  rows: readonly KeyedRow[],
+  rows: readonly WrittenRow[],
   keys: readonly UniqueKey[],
 ): Promise<TakenText[]> {
-  const [{ metadata, id }] = rows as [KeyedRow]
-  const root = rootOf(metadata)
+  const [{ columns: of, id }] = rows as [WrittenRow]
+  const root = rootOf(of.metadata)
   const requested = keys
     .map((key) => ({ key, rows: rows.filter((row) => brings(row, key)) }))
     .filter((one) => one.rows.length > 0)
@@ -177,14 +207,14 @@ async function takenOfKeys(
     types: new Map(root.columns.map(({ databaseName, type }) => [databaseName, String(type)])),
     standing: id !== undefined,
   })
-  const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
+  const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(row, one.key))))
   // A value that its column cannot hold was already refused, or its type has texts that are not JSON.
   const found = await session.rowsOrRollBack(statement, json).catch(() => [])
   return found.flatMap(({ key, index, holder, deleted }) => {
     const one = requested[key]
     const row = one?.rows[index]
     if (!one || !row) return []
-    const what = { entity: row.metadata.name, property: one.key.name, row: row.row }
+    const what = { entity: row.columns.metadata.name, property: one.key.name, row: row.position }
     return [{ ...what, ...takenBy(root, holder, deleted) }]
   })
 }
@@ -209,15 +239,15 @@ function keysOf(root: EntityMetadata): UniqueKey[] {
 
 const isValue = (value: unknown): boolean => value !== undefined && value !== null && typeof value !== 'function'
 
-function brings({ values, id }: KeyedRow, { columns, index }: UniqueKey): boolean {
+function brings({ values, id }: WrittenRow, { columns, index }: UniqueKey): boolean {
   const given = columns.map((column): unknown => column.getEntityValue(values))
   if (index) return given.some(isValue)
   return id === undefined ? given.every(isValue) : given.some(isValue) && !given.includes(null)
 }
 
 /** Returns the record that `takenKeysStatement` takes. */
-function recordOf(session: Session, { metadata, values, id }: KeyedRow, { columns, index }: UniqueKey): object {
-  const { dataSource } = session
+function recordOf({ columns: of, values, id }: WrittenRow, { columns, index }: UniqueKey): object {
+  const { dataSource, metadata } = of
   const options = parameterOptions(dataSource)
   const record = (of: ObjectLiteral, some: readonly ColumnMetadata[]): object =>
     Object.fromEntries(
