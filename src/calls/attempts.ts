@@ -1,5 +1,3 @@
-import type { EntityManager } from 'typeorm'
-import { openSession } from '../connection/open-session'
 import { sleep } from '../connection/mutex'
 import type { Session } from '../connection/session'
 import { AttemptsExhaustedError, TransactionAbortedError } from '../errors'
@@ -40,16 +38,6 @@ export class Attempts {
     /** The name of the unique text, for the error. */
     private readonly name: string,
   ) {}
-
-  /** Runs an operation that has transactions of its own, or savepoints in the caller's. */
-  static async within<T>(manager: EntityManager, name: string, run: (attempts: Attempts) => Promise<T>): Promise<T> {
-    const session = await openSession(manager)
-    try {
-      return await run(new Attempts(session, name))
-    } finally {
-      await session.close()
-    }
-  }
 
   /**
    * Waits before the next attempt.

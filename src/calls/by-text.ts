@@ -1,5 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { openSession } from '../connection/open-session'
+import { openSession, withSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { checkOptions, NO_OPTIONS } from '../options'
 import type { StoredRow } from '../sql/find'
@@ -95,24 +95,14 @@ export async function countByText<
   const rows = [...inputs].flatMap((values, position) =>
     inRow(position, () => lookedUp('countByText()', entityText, values) ?? []),
   )
-  return rows.length === 0 ? 0 : await calledFrom(callerOf(countByText), countRows(manager, entityText, rows, options))
-}
-
-async function countRows(
-  manager: EntityManager,
-  entityText: EntityText,
-  rows: readonly RowValues[],
-  options: CountByTextOptions,
-): Promise<number> {
-  const session = await openSession(manager, options.replica ? 'slave' : 'master')
-  try {
+  if (rows.length === 0) return 0
+  const count = async (session: Session): Promise<number> => {
     const found = await findRows(session, await readyText(session, entityText), rows)
     // Counts primary keys, because scopes that differ as given may be stored as equal values.
     const seen = [...found.values()].filter((row) => isSeen(entityText, row, options))
     return new Set(seen.map(({ columns }) => columns.map((value) => parameterText(value)).join('\0'))).size
-  } finally {
-    await session.close()
   }
+  return await calledFrom(callerOf(countByText), withSession(manager, count, options.replica ? 'slave' : 'master'))
 }
 
 /**

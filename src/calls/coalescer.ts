@@ -1,11 +1,13 @@
 import type { EntityManager, ReplicationMode } from 'typeorm'
-import { connectsAsMade, openSession } from '../connection/open-session'
+import { connectsAsMade, withSession } from '../connection/open-session'
 import { nextTick, startTimer, stopTimer } from '../connection/mutex'
+import type { Session } from '../connection/session'
 import { openTransaction, registry } from '../registry/registry'
-import { ensureReady, knownReady } from '../schema/readiness'
+import { knownReady } from '../schema/readiness'
+import type { BatchRow } from '../sql/batch'
 import type { StoredRow } from '../sql/find'
 import { parameterText } from '../sql/types'
-import { type EntityText, onTable } from './entity-text'
+import { type EntityText, readyText } from './entity-text'
 import { groupBy } from './batches'
 import { type RowValues, sameValues } from './row-values'
 import { statementsOf } from './statements'
@@ -192,16 +194,11 @@ export class Coalescer {
     if (!first) return
     // The row of each text, or null; undefined if several rows hold the text.
     const found: (StoredRow | null | undefined)[] = firsts.map(() => null)
-    const session = await openSession(first.manager, this.mode)
-    try {
-      const { entityText } = this
-      const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
-      const keys = first.row.key.map((_, index) => firsts.map(({ row }) => parameterText(row.key[index])))
-      for (const stored of await session.rows(statementsOf(ready).findTogether, keys)) {
-        found[stored.index] = found[stored.index] === null ? stored : undefined
-      }
-    } finally {
-      await session.close()
+    const keys = first.row.key.map((_, index) => firsts.map(({ row }) => parameterText(row.key[index])))
+    const send = async (session: Session): Promise<BatchRow[]> =>
+      await session.rows(statementsOf(await readyText(session, this.entityText)).findTogether, keys)
+    for (const stored of await withSession(first.manager, send, this.mode)) {
+      found[stored.index] = found[stored.index] === null ? stored : undefined
     }
     for (const [index, same] of texts.entries()) {
       const stored = found[index]

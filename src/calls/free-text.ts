@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
+import { withSession } from '../connection/open-session'
 import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { dataSourceOf, type Declaration, declarationsOf, namesOfEntity, rootOf } from '../registry/registry'
@@ -149,7 +148,7 @@ function soughtName(
     normalized: name.text.transformed ? (values[property] as string) : normalized,
     identityOf,
     taken: async (texts, own) =>
-      await inSession(manager, async (session) => {
+      await withSession(manager, async (session) => {
         await ensureNamesReady(session, [{ name }])
         const requested = texts.flatMap((text, row) =>
           requestedNames(columns, row, { [property]: text }, own ?? undefined).filter((one) => one.name === name),
@@ -179,7 +178,7 @@ function soughtText(
     normalized: part.transformed ? text : normalizeText(part.normalizer, property, text),
     identityOf,
     taken: async (texts, own) =>
-      await inSession(manager, async (session) => {
+      await withSession(manager, async (session) => {
         const held = await findRows(session, await readyText(session, entityText), texts.map(rowOf))
         const taken = new Set(held.keys())
         try {
@@ -190,15 +189,6 @@ function soughtText(
         }
         return taken
       }),
-  }
-}
-
-async function inSession<Result>(manager: EntityManager, run: (session: Session) => Promise<Result>): Promise<Result> {
-  const session = await openSession(manager)
-  try {
-    return await run(session)
-  } finally {
-    await session.close()
   }
 }
 

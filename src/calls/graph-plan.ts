@@ -1,12 +1,11 @@
 import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
-import { openSession } from '../connection/open-session'
+import { withSession } from '../connection/open-session'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
 import { type ColumnMetadata, dataSourceOf, declarationsOf } from '../registry/registry'
-import { ensureReady } from '../schema/readiness'
 import { parameterText } from '../sql/types'
 import { groupBy } from './batches'
-import { type EntityText, entityTextOf, onTable } from './entity-text'
+import { type EntityText, entityTextOf, readyText } from './entity-text'
 import { afterLoad, hydrate } from './hydrate'
 import { afterDeletion, type OnDeleted } from './one-row'
 import { checkUnscoped, newRowValues, rowValues } from './row-values'
@@ -332,11 +331,10 @@ export async function lookUp(
   nodes: Group,
   { onDeleted, unseen = false }: LookUpOptions = {},
 ): Promise<void> {
-  const session = await openSession(manager)
-  try {
+  await withSession(manager, async (session) => {
     for (const [entityText, group] of groupBy(nodes, (node) => node.entityText)) {
       if (!entityText) continue
-      const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
+      const ready = await readyText(session, entityText)
       const requested = group.map((node) => ({ node, row: rowValues(entityText, node.values) }))
       const rows = requested.map(({ row }) => row)
       const found = await findRows(session, ready, rows)
@@ -354,9 +352,7 @@ export async function lookUp(
       }
       if (!unseen) await afterLoad(session, entityText, [...notified])
     }
-  } finally {
-    await session.close()
-  }
+  })
 }
 
 /** Returns, for each node with a text, the first node with the same text and scope. A scope may be a new object too. */

@@ -1,5 +1,5 @@
 import type { EntityManager, ObjectLiteral } from 'typeorm'
-import { openSession } from '../connection/open-session'
+import { withSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { asOne } from '../connection/transactions'
 import { AttemptsExhaustedError, DeclarationError, SchemaDriftError, UnsupportedDatabaseError } from '../errors'
@@ -167,10 +167,9 @@ class Rows {
     let stored: StoredNodes
     try {
       const { manager, entityText } = this.call
-      stored = await Attempts.within(
+      stored = await withSession(
         manager,
-        entityText.declaration.name,
-        async (attempts) => await this.runAttempts(indexes, attempts),
+        async (session) => await this.runAttempts(indexes, new Attempts(session, entityText.declaration.name)),
       )
     } catch (error) {
       if (!isRowsDoing(error) || OF_ANY_ROW.some((one) => error instanceof one)) throw error
@@ -257,8 +256,7 @@ class Rows {
     const found = written.filter(({ row }) => !row?.created)
     // Found rows get their stored relations, and not those of the values.
     const paths = found.flatMap(({ brought }) => brought.map(({ relation }) => relation.propertyPath))
-    const session = await openSession(manager)
-    try {
+    await withSession(manager, async (session) => {
       for (const [group, options] of [
         [created, load],
         [found, load.relations ? load : { ...load, relations: paths }],
@@ -266,9 +264,7 @@ class Rows {
         const rows = [...new Map(group.map((node) => [storedRowOf(node).entity, storedRowOf(node)])).values()]
         if (rows.length > 0) await finish(session, entityText, rows, relationsToLoad(entityText, options))
       }
-    } finally {
-      await session.close()
-    }
+    })
     for (const node of created) setBrought(node)
     const seen = new Set<NewNode>()
     for (const [index, node] of nodes) {
@@ -381,9 +377,9 @@ class NestedRun {
     }
     // The events of the call's own rows fire once they have their relations.
     const found = nodes.filter(({ row }) => row && !row.created).filter((node) => !this.roots.has(node))
-    const session = await openSession(this.manager)
-    await afterLoad(session, entityText, [...new Set(found.map(nodeEntity))])
-    await session.close()
+    await withSession(this.manager, async (session) => {
+      await afterLoad(session, entityText, [...new Set(found.map(nodeEntity))])
+    })
   }
 
   private async save(target: NewNode['metadata']['target'], nodes: Group): Promise<void> {

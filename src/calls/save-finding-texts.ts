@@ -1,4 +1,5 @@
 import type { DeepPartial, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral, SaveOptions } from 'typeorm'
+import { withSession } from '../connection/open-session'
 import { asOne, requireCurrentSnapshot } from '../connection/transactions'
 import { TextTakenError } from '../errors'
 import { dataSourceOf } from '../registry/registry'
@@ -58,27 +59,18 @@ export async function saveFindingTexts(
   const seen =
     watchers.hasSubscribers && watched('saveFindingTexts', 'text', saveFindingTexts, [manager, entity, given, options])
   if (seen) return await seen
-  return await calledFrom(callerOf(saveFindingTexts), saveAll(manager, entity, given, options))
-}
-
-async function saveAll(
-  manager: EntityManager,
-  entity: EntityTarget<ObjectLiteral>,
-  given: ObjectLiteral | readonly ObjectLiteral[],
-  options?: SaveOptions,
-): Promise<unknown> {
   requireManager(manager)
   const metadata = dataSourceOf(manager).getMetadata(entity)
-  for (const one of (Array.isArray(given) ? given : [given]) as ObjectLiteral[]) {
-    requireObject({ metadata }, one)
-  }
-  return await Attempts.within(manager, metadata.name, async (attempts) => {
+  const entities = (Array.isArray(given) ? given : [given]) as ObjectLiteral[]
+  for (const one of entities) requireObject({ metadata }, one)
+  const saved = withSession(manager, async (session) => {
+    const attempts = new Attempts(session, metadata.name)
     let known = 0
     for (;;) {
       const texts = new KnownTexts(metadata)
       try {
-        return await asOne(attempts.session, manager, async (own) => {
-          await texts.find(own, Array.isArray(given) ? given : [given])
+        return await asOne(session, manager, async (own) => {
+          await texts.find(own, entities)
           // A transaction is open already, perhaps one that SQL began and TypeORM does not know of.
           return await own.save(metadata.target, given, { ...options, transaction: false })
         })
@@ -90,12 +82,13 @@ async function saveAll(
           ? attempts.count === 1 || texts.found > known
           : attempts.count <= MAX_DANGLING && texts.found > 0 && isForeignKeyError(error)
         const isOfNobody = error instanceof TextTakenError && error.taken.every(({ id }) => id === undefined)
-        if (!isRace && isTaken && isOfNobody) await requireCurrentSnapshot(attempts.session, error)
+        if (!isRace && isTaken && isOfNobody) await requireCurrentSnapshot(session, error)
         known = texts.found
         await attempts.againWhole(error, isRace)
       }
     }
   })
+  return await calledFrom(callerOf(saveFindingTexts), saved)
 }
 
 /** Returns the initial state of a node without a text to look for. */

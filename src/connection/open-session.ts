@@ -44,6 +44,20 @@ export function openSession(manager: EntityManager, mode: ReplicationMode = 'mas
   return given ? SharedSession.open(given, dataSource) : new PoolSession(dataSource, mode)
 }
 
+/** Runs work on a session, and closes it. Operations that are called often have these lines themselves. */
+export async function withSession<Result>(
+  manager: EntityManager,
+  run: (session: Session) => Promise<Result>,
+  mode: ReplicationMode = 'master',
+): Promise<Result> {
+  const session = await openSession(manager, mode)
+  try {
+    return await run(session)
+  } finally {
+    await session.close()
+  }
+}
+
 /**
  * The operation's own connection, from the pool, outside a transaction. It has no query runner of TypeORM until code
  * asks for one. Later statements are sent through that query runner.
