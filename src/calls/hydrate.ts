@@ -268,10 +268,6 @@ interface ResultEntity {
   readonly created: boolean
 }
 
-/** Returns whether `finish` does anything. */
-export const finishes = (entityText: EntityColumns, load: RelationsToLoad | undefined): boolean =>
-  load !== undefined || listensToLoad(entityText)
-
 /**
  * Loads relations onto rows and fires AfterLoad, as `find` does. A row that was created does not get AfterLoad.
  *
@@ -284,7 +280,7 @@ export function finish(
   given: readonly ResultEntity[],
   load: RelationsToLoad | undefined,
 ): Promise<void> | undefined {
-  return finishes(entityText, load) ? loadAndNotify(session, entityText, given, load) : undefined
+  return load || listensToLoad(entityText) ? loadAndNotify(session, entityText, given, load) : undefined
 }
 
 async function loadAndNotify(

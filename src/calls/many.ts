@@ -28,16 +28,8 @@ import {
   scopeOrder,
 } from './batches'
 import { type DeletedOption, Progress, type ProgressOptions } from './call-options'
-import { type EntityText, keyOnly, onTable, type ReadyText, readyText, type Updates } from './entity-text'
-import {
-  finish,
-  finishes,
-  hydrate,
-  listensToInsert,
-  listensToLoad,
-  type RelationsToLoad,
-  relationsToLoad,
-} from './hydrate'
+import { type EntityText, keyOnly, onTable, type ReadyText, readyText } from './entity-text'
+import { finish, hydrate, listensToInsert, listensToLoad, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { type FindOrCreateResult, findOrCreateRow, isHeard, upsertRow } from './one-row'
 import { isReplaced, sameValues, type RequestedRow, requestedRow, withCreated, withUpdate } from './row-values'
 import { type RowError, toRowError, withPromised } from './values'
@@ -45,20 +37,20 @@ import { isDeleted, requireDeleteDate } from './look-up'
 import { isChanging, requireUsed, updateOf } from './updates'
 
 /** The rules for rows that are missing, found, or found deleted. */
-interface ManyRules<Entity extends ObjectLiteral> {
+interface ManyRules<Entity extends ObjectLiteral> extends Pick<BatchRules, 'updates' | 'batchRows'> {
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
-  readonly updates?: Updates | undefined
   readonly deleted?: DeletedOption | undefined
   /** Whether the caller loads relations and fires AfterLoad. */
   readonly unfinished?: boolean
   readonly progress?: ProgressOptions
   /** Index of the first input among those of the caller. @default 0 */
-  readonly first?: number
+  readonly first?: number | undefined
   /** Calls that have not run yet, whose rows this call does not request again. They run before this one is answered. */
   readonly ahead?: readonly PreparedMany<Entity>[]
-  /** The rows of one statement. @default 1,000 */
-  readonly batchRows?: number
-  /** Called when a batch of this call and one of another call blocked each other. */
+  /**
+   * Called when a batch must be sent again: it and another batch blocked each other, or its snapshot lacks the writes
+   * of others.
+   */
   readonly onLost?: (() => void) | undefined
 }
 
@@ -105,16 +97,6 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
     const runsCode = typeof this.rules.create === 'function' || listensToInsert(this.entityText)
     return !runsCode && !tenants && hasSpare(dataSource)
-  }
-
-  /** Does what `add` does, once the promises of lazy relations are settled, or at once if the entity has none. */
-  addPromised(values: DeepPartial<Entity>): void | Promise<void> {
-    const { metadata } = this.entityText
-    if (metadata.lazyRelations.length === 0) return this.add(values)
-    return withPromised(metadata, values).then(
-      (kept) => this.add(kept),
-      (error: unknown) => this.refuse(error),
-    )
   }
 
   /** Adds the inputs of a call, once all promises of their lazy relations are settled, or at once if there are none. */
@@ -201,11 +183,6 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return false
   }
 
-  /** The number of inputs that were added. */
-  get inputs(): number {
-    return this.results.length
-  }
-
   /**
    * Answers the inputs whose rows a call ahead has requested, after both have run.
    *
@@ -231,7 +208,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
     if (this.rows.size === 0) {
-      if (this.inputs > 0) this.progress.report()
+      if (this.results.length > 0) this.progress.report()
       return this.results
     }
     const session = await openSession(manager)
@@ -246,7 +223,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         this.startRound(again)
       }
       // A list of thousands of rows would cost memory, so it is not made if nobody reads it.
-      const isOver = this.rules.unfinished || (this.before.size === 0 && !finishes(entityText, this.load))
+      const isOver = this.rules.unfinished || (this.before.size === 0 && !this.load && !listensToLoad(entityText))
       if (!isOver) await finish(session, entityText, this.given(), this.load)
     } finally {
       this.over = true
@@ -256,14 +233,13 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   private async beginRound(session: Session, entityText: ReadyText): Promise<Course<Entity>> {
-    const { create, updates, deleted = 'return', onLost, first, batchRows } = this.rules
+    const { create, updates, deleted = 'return' } = this.rules
     const { results, progress } = this
     const { metadata, declaration } = entityText
     // An event before the write must be limited to rows that will be inserted, so each row is written by itself.
     const singly = updates ? isHeard(entityText) || entityText.ready.distributed === true : listensToInsert(entityText)
     const isDeferred = typeof create === 'function'
-    const rules = { entityText, updates, batchRows }
-    const base = { ...rules, session, deleted, results, progress, onLost, first, singly, isDeferred }
+    const base = { ...this.rules, entityText, session, deleted, results, progress, singly, isDeferred }
     const byScope = scopeOrder(metadata)
     const inOrder = (rows: DistinctRow[]): DistinctRow[] =>
       byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
@@ -491,7 +467,8 @@ async function completeMissing<Entity extends ObjectLiteral>(
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: RowError }
 
 /** The data that every step of one call needs. */
-interface ManyCall<Entity> extends BatchRules {
+interface ManyCall<Entity extends ObjectLiteral>
+  extends BatchRules, Pick<ManyRules<Entity>, 'updates' | 'first' | 'onLost'> {
   readonly session: Session
   readonly results: FindOrCreateManyResult<Entity>[]
   readonly deleted: DeletedOption
@@ -500,10 +477,6 @@ interface ManyCall<Entity> extends BatchRules {
   readonly singly: boolean
   /** Whether rows may have a `create` that was not called yet. Each of these has statements of its own. */
   readonly isDeferred: boolean
-  /** Called when a batch must be sent again, after a deadlock or because its snapshot lacks the writes of others. */
-  readonly onLost?: (() => void) | undefined
-  /** Index of the first input among those of the caller. @default 0 */
-  readonly first?: number | undefined
 }
 
 /** The most rows that are sent one by one after one of them was refused. */
@@ -557,14 +530,17 @@ async function runAgain<Entity extends ObjectLiteral>(
  * Returns the call for the table as it is now, after a deferrable constraint was added. Nothing was done yet, or it was
  * undone.
  */
-async function onChanged<Entity>(call: ManyCall<Entity>, error: unknown): Promise<ManyCall<Entity> | undefined> {
+async function onChanged<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  error: unknown,
+): Promise<ManyCall<Entity> | undefined> {
   const { entityText, session } = call
   if (!forgetIfChanged(entityText.declaration, error)) return undefined
   return { ...call, entityText: await readyText(session, entityText) }
 }
 
 /** Returns whether the statement runs without rows. A missing privilege, for instance, refuses it for any rows. */
-async function runsWithoutRows<Entity>(
+async function runsWithoutRows<Entity extends ObjectLiteral>(
   { session, ...rules }: ManyCall<Entity>,
   items: readonly BatchItem[],
 ): Promise<boolean> {
@@ -659,7 +635,7 @@ async function runSingly<Entity extends ObjectLiteral>(
 }
 
 /** @throws the error, unless it concerns only this row */
-function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
+function writeError<Entity extends ObjectLiteral>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
   const error = guardError(cause, [call.entityText.declaration]) ?? cause
   if (!isRowsDoing(error)) throw error
   writeResult(call, item, { error: toRowError(error) })
@@ -675,7 +651,7 @@ const OF_NO_ROW: ReadonlySet<string> = new Set(['DATA_SOURCE_DESTROYED', 'TRANSA
  * Writes a result. Only the first input with a text can have created its row. An error is that of the first alone, and
  * the others are tried by themselves. If their changes were merged, so is the first.
  */
-function writeResult<Entity>(
+function writeResult<Entity extends ObjectLiteral>(
   { results, progress, updates }: Pick<ManyCall<Entity>, 'results' | 'progress' | 'updates'>,
   { input, repeats }: Pick<DistinctRow, 'input' | 'repeats'>,
   result: FindOrCreateManyResult<Entity>,
@@ -695,7 +671,10 @@ function writeResult<Entity>(
 /**
  * Looks rows up in a distributed table, then inserts the missing ones. Rows without a result are then sent one by one.
  */
-async function sendSpread<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[]): Promise<BatchAnswer> {
+async function sendSpread<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem[],
+): Promise<BatchAnswer> {
   const found = await sendBatch(call, findQuery(call, items))
   const seen = new Set(found.rows.map(({ index }) => index))
   const missing = items.map((_, index) => index).filter((index) => !seen.has(index))
@@ -713,7 +692,7 @@ async function sendSpread<Entity>(call: ManyCall<Entity>, items: readonly BatchI
 }
 
 /** Sends a batch, and repeats attempts until one succeeds. */
-async function sendBatch<Entity>(
+async function sendBatch<Entity extends ObjectLiteral>(
   { session, entityText, onLost }: ManyCall<Entity>,
   { statement, values }: BatchQuery,
 ): Promise<BatchAnswer> {

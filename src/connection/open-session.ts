@@ -117,7 +117,7 @@ export class PoolSession implements Session {
     let rows: readonly WireRow[]
     try {
       const { dataSource } = this
-      const sending = { dataSource, statement, values, behindSavepoint: false, safe: true, requireOwn: nobodyElse }
+      const sending = { dataSource, statement, values, behindSavepoint: false, safe: true }
       rows = await (mayWaitForItself() ? sendWatched(client, sending) : sendPrepared(client, sending))
     } catch (error) {
       throw await this.failed(error, sent)
@@ -240,9 +240,6 @@ export class PoolSession implements Session {
     if (isPgClient(client)) void client.end()
   }
 }
-
-/** Does nothing: nobody else uses the connection, and there is no transaction to lose. */
-function nobodyElse(): void {}
 
 /** A client of the pool while it is ours, held as TypeORM's query runners hold theirs. */
 class PooledClient {

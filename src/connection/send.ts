@@ -34,8 +34,8 @@ export interface PreparedSending {
   readonly behindSavepoint: boolean
   /** Whether an error leaves the caller's transaction usable, or there is no transaction. */
   readonly safe: boolean
-  /** Throws if the connection is no longer ours to use. Called whenever other code could have run before us. */
-  readonly requireOwn: () => void
+  /** Throws if the connection is no longer ours to use. @default nobody else uses it */
+  readonly requireOwn?: () => void
 }
 
 /**
@@ -53,18 +53,21 @@ export async function sendPrepared(client: PgClient, sending: PreparedSending): 
   const reused = taken !== undefined && taken.uses > 1
   try {
     const own = ownQuery(client, sending, taken)
-    sending.requireOwn()
+    sending.requireOwn?.()
     if (!own) return await sendByPg(client, sending, taken)
     if (sending.behindSavepoint) return await sendBehindSavepoint(client, own)
     client.query(own)
     return await own.answer
   } catch (error) {
-    const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
-    if (!taken || (!known && !(reused && mayBeStale(error)))) throw withStack(error)
+    if (!taken || !isOfName(error, reused)) throw withStack(error)
     if (sending.safe) return await sendAgain(client, sending, error)
     throw lostBy(names, error)
   }
 }
+
+/** Whether a statement may have failed because of its name. */
+const isOfName = (error: unknown, reused: boolean): boolean =>
+  serverError(error)?.code === SQLSTATE.duplicatePreparedStatement || (reused && mayBeStale(error))
 
 /** Does what `sendPrepared` does, for a statement that may wait for a transaction around the call. */
 export const sendWatched = (client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> =>

@@ -171,7 +171,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   private maySend(): boolean {
     const { atServer } = this
     const { rows } = this.gathering
-    if (this.stopped || rows.inputs === 0) return false
+    if (this.stopped || rows.results.length === 0) return false
     if (atServer.length === 0) return this.ended || this.paused || this.isFull()
     if (!this.ended && !this.isFull()) return false
     // Another window may be sent while others are at the server.
@@ -181,8 +181,8 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   }
 
   private isFull(): boolean {
-    const { inputs, characters } = this.gathering.rows
-    return inputs >= this.size.rows || characters >= this.size.characters
+    const { results, characters } = this.gathering.rows
+    return results.length >= this.size.rows || characters >= this.size.characters
   }
 
   private send(): void {
@@ -194,7 +194,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
 
   private async run(window: Window<Entity>): Promise<void> {
     await window.run(this.parts.dataSource)
-    this.size.sent(window.rows.inputs)
+    this.size.sent(window.rows.results.length)
     // Done now, and not when the outcome is taken, because the next window may be ready to be sent.
     if (window.outcome?.failure) this.stop()
     else this.wake()
@@ -251,7 +251,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     if (this.stopped) return
     const { read } = this
     this.size.afterGrace(() => {
-      if (!this.atSource || this.gathering.rows.inputs === 0) return
+      if (!this.atSource || this.gathering.rows.results.length === 0) return
       if (read !== this.read) return this.watchPause()
       this.paused = true
       this.wake()

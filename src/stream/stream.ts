@@ -95,7 +95,7 @@ function openFlow<Entity extends ObjectLiteral>(
     dataSource,
     rules: { entityText: entityTextOf(dataSource.manager, entity, by), eager: true, create, deleted },
     source: source(),
-    add: (rows, values) => rows.addPromised(values),
+    add: (rows, values) => rows.addAll([values]),
     progress: { signal, onProgress },
     window,
   })

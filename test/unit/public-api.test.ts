@@ -108,9 +108,9 @@ const PUBLIC = {
 
 test.each(Object.entries(PUBLIC))('src/%s exports these names and no others', async (file, entry) => {
   const values = entry.namespace === root ? ownNames(root) : Object.keys(entry.namespace)
-  expect(values.sort()).toEqual(entry.values.sort())
+  expect(values.toSorted()).toEqual(entry.values.toSorted())
   const source = await readFile(path.join(import.meta.dirname, '../../src', file), 'utf8')
-  expect(exportedTypes(source)).toEqual(entry.types.sort())
+  expect(exportedTypes(source)).toEqual(entry.types.toSorted())
 })
 
 /** Without the errors, which the root exports as the entry of their own does. */
