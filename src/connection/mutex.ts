@@ -5,10 +5,10 @@ import { WaitsForItselfError } from '../errors'
 import { type OpenTransaction, openTransaction } from '../registry/registry'
 import { cancelWaiting } from '../sql/transaction-commands'
 import {
-  type ClientQuery,
   commandsIn,
   type Exclusive,
   orRollBack,
+  queryOf,
   Savepoints,
   savepointsOf,
   useExclusively,
@@ -289,7 +289,7 @@ export async function inSection<T>(
     section.began = isOwn ? 0 : savepointsOf(queryRunner).now
     section.heard = performance.now()
     const holder = isPgClient(section.client) ? section.client : queryRunner
-    exclusive = useExclusively(holder as unknown as { query: ClientQuery }, {
+    exclusive = useExclusively(queryOf(holder), {
       passes: () => isInside(section, queryRunner),
       sends: () => {
         section.unanswered += 1

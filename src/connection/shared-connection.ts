@@ -42,7 +42,7 @@ export async function isInRawTransaction(queryRunner: QueryRunner): Promise<bool
 const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.get(queryRunner) ?? NO_ROLLBACKS
 
 export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
-  Savepoints.watch((watchedClients.get(queryRunner) ?? queryRunner) as unknown as { query: ClientQuery })
+  Savepoints.watch(queryOf(watchedClients.get(queryRunner) ?? queryRunner))
 
 /** The position of a call in the caller's transaction. */
 export class Footing {
@@ -137,7 +137,7 @@ export class Savepoints {
   }
 
   /** Follows the statements of the client, or of another driver's query runner, until its transaction ends. */
-  static watch(holder: { query: ClientQuery }): Savepoints {
+  static watch(holder: QueryHolder): Savepoints {
     const savepoints = known.get(holder) ?? new Savepoints()
     known.set(holder, savepoints)
     if (!savepoints.isInFront || !Object.hasOwn(holder, 'query')) savepoints.putInFront(holder)
@@ -222,27 +222,22 @@ export class Savepoints {
     this.undone = [...kept, { from, to: this.time }]
   }
 
-  private putInFront(holder: { query: ClientQuery }): void {
-    const own = Object.hasOwn(holder, 'query') ? holder.query : undefined
-    const front: ClientQuery = (...args) => {
+  private putInFront(holder: QueryHolder): void {
+    const isOwn = Object.hasOwn(holder, 'query')
+    const leave = inFrontOf(holder, (own) => (...args) => {
       const commands = commandsIn(args)
       const { open, undone } = this
       this.hear(commands)
       // The function of its class may change at any time.
-      const { query } = own ? { query: own } : (Object.getPrototypeOf(holder) as { query: ClientQuery })
-      const answer = query.apply(holder, [...args])
+      const ofClass = Object.getPrototypeOf(holder) as QueryHolder
+      const answer = isOwn ? own(...args) : ofClass.query.apply(holder, [...args])
       const mayEnd = commands.some(({ does }) => does === 'commit')
       if (commands.length > 0) void this.hearAnswer(answer, mayEnd, { open, undone })
       return answer
-    }
-    holder.query = front
+    })
     this.isInFront = true
     this.leave = () => {
-      // Other code may have put its own function in front of ours. It stays, and calls ours.
-      if (holder.query !== front) return
-      this.isInFront = false
-      if (own) holder.query = own
-      else Reflect.deleteProperty(holder, 'query')
+      if (leave()) this.isInFront = false
     }
   }
 }
@@ -261,6 +256,33 @@ export function commandsIn([first, second]: readonly unknown[]): readonly Transa
 const isFilled = (values: unknown): boolean => Array.isArray(values) && values.length > 0
 
 export type ClientQuery = (...args: readonly unknown[]) => unknown
+
+/** A client, or another driver's query runner, whose `query` can be replaced. */
+interface QueryHolder {
+  query: ClientQuery
+}
+
+/** Returns a client as an object whose `query` can be replaced. */
+export const queryOf = (client: object): QueryHolder => client as QueryHolder
+
+/**
+ * Puts a function in front of the holder's `query`.
+ *
+ * @returns a function that removes it, and returns whether it did
+ */
+export function inFrontOf(holder: QueryHolder, make: (query: ClientQuery) => ClientQuery): () => boolean {
+  const { query } = holder
+  const isOwn = Object.hasOwn(holder, 'query')
+  const front = make((...args) => query.apply(holder, [...args]))
+  holder.query = front
+  return () => {
+    // Other code may have put its own function in front of ours meanwhile. It stays, and calls ours.
+    if (holder.query !== front) return false
+    if (isOwn) holder.query = query
+    else Reflect.deleteProperty(holder, 'query')
+    return true
+  }
+}
 
 /** Exclusive use of a connection by one call. */
 export interface Exclusive {
@@ -292,9 +314,8 @@ interface WaitingStatement {
  *
  * @param rules @default no statement passes, and all wait until the end
  */
-export function useExclusively(holder: { query: ClientQuery }, rules?: ExclusiveRules): Exclusive {
-  const { query } = holder
-  const own = Object.hasOwn(holder, 'query')
+export function useExclusively(holder: QueryHolder, rules?: ExclusiveRules): Exclusive {
+  const query = holder.query.bind(holder)
   const waiting = new Set<WaitingStatement>()
   let ended = false
   const wait = (args: readonly unknown[], { send, fail }: Pick<WaitingStatement, 'send' | 'fail'>): void => {
@@ -306,8 +327,8 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
     }
     if (rules) one.over = rules.waits(args, give)
   }
-  const guarded: ClientQuery = (...args) => {
-    const now = (): unknown => query.apply(holder, [...args])
+  const leave = inFrontOf(holder, () => (...args) => {
+    const now = (): unknown => query(...args)
     const [first] = args
     // The client refuses such a query at once.
     if (ended || first === null || first === undefined) return now()
@@ -321,7 +342,10 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
     const submittable = typeof first === 'object' && 'submit' in first
     const callback = args.map(callbackOf).find((one) => one !== undefined)
     if (submittable || callback) {
-      const fail = failing(first, callback)
+      const fail = (error: Error): void => {
+        if (submittable && 'handleError' in first && typeof first.handleError === 'function') first.handleError(error)
+        else callback?.(error)
+      }
       wait(args, { send: () => void now(), fail })
       return submittable ? first : undefined
     }
@@ -335,15 +359,12 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
       }
       wait(args, { send, fail: reject })
     })
-  }
-  holder.query = guarded
+  })
   return {
-    query: query.bind(holder),
+    query,
     end: () => {
       ended = true
-      // Other code may have put its own function in front of ours meanwhile. It stays, and calls ours.
-      if (holder.query === guarded && own) holder.query = query
-      else if (holder.query === guarded) Reflect.deleteProperty(holder, 'query')
+      leave()
       for (const { send, over } of waiting) {
         over()
         send()
@@ -351,15 +372,6 @@ export function useExclusively(holder: { query: ClientQuery }, rules?: Exclusive
     },
   }
 }
-
-/** Passes an error to a query object or a callback. */
-const failing =
-  (first: unknown, callback: QueryCallback | undefined) =>
-  (error: Error): void => {
-    const submittable = typeof first === 'object' && first !== null && 'handleError' in first
-    if (submittable && typeof first.handleError === 'function') first.handleError(error)
-    else callback?.(error)
-  }
 
 type QueryCallback = (error: unknown) => unknown
 
@@ -374,7 +386,7 @@ function callbackOf(argument: unknown): QueryCallback | undefined {
  * @param run sends the statements by the function that it gets
  */
 export async function orRollBack<T>(client: PgClient, run: (query: ClientQuery) => Promise<T>): Promise<T> {
-  const exclusive = useExclusively(client as unknown as { query: ClientQuery })
+  const exclusive = useExclusively(queryOf(client))
   try {
     return await inSavepoint(exclusive.query, savepoint, async () => await run(exclusive.query))
   } finally {

@@ -6,7 +6,7 @@ import { isSerializationError } from '../sql/sqlstate'
 import { ownTransaction, seesCommitted, wholeSavepoint } from '../sql/transaction-commands'
 import { orWaitsForItself } from './mutex'
 import { announce, isUnheard, log, notifyFailure, notifySuccess, type SentQuery, type Session } from './session'
-import { type ClientQuery, inSavepoint, savepointsOf, watch } from './shared-connection'
+import { inFrontOf, inSavepoint, queryOf, savepointsOf, watch } from './shared-connection'
 import {
   hasTimeout,
   isPgClient,
@@ -242,7 +242,7 @@ async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undef
 function joinBegin(client: PgClient): () => void {
   let kept = false
   let sent = false
-  const stop = inFrontOf(client, (query) => (...args) => {
+  const stop = inFrontOf(queryOf(client), (query) => (...args) => {
     const [first] = args
     if (!kept && first === ownTransaction.set) {
       kept = true
@@ -267,7 +267,7 @@ async function commitWith(
 ): Promise<void> {
   let failure: { readonly error: unknown } | undefined
   let state: 'open' | 'ending' | 'joined' = 'open'
-  const stop = inFrontOf(client, (query) => (...args) => {
+  const stop = inFrontOf(queryOf(client), (query) => (...args) => {
     const [first] = args
     if (state === 'open' && first === ownTransaction.release) {
       state = 'ending'
@@ -292,20 +292,5 @@ async function commitWith(
     stop()
     // JOINED_COMMIT may have been sent together with a statement.
     savepointsOf(queryRunner).hear([{ does: 'commit' }])
-  }
-}
-
-/** Replaces the client's `query` with a function. */
-function inFrontOf(client: PgClient, make: (query: ClientQuery) => ClientQuery): () => void {
-  const holder = client as unknown as { query: ClientQuery }
-  const { query } = holder
-  const isOwn = Object.hasOwn(holder, 'query')
-  const front = make((...args) => query.apply(holder, [...args]))
-  holder.query = front
-  return () => {
-    // Other code may have put its own function in front of ours meanwhile. It stays, and calls ours.
-    if (holder.query !== front) return
-    if (isOwn) holder.query = query
-    else Reflect.deleteProperty(holder, 'query')
   }
 }

@@ -1,7 +1,6 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { asOne, type JoinedWork, transact } from '../connection/transactions'
 import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
 import { UnsupportedDatabaseError } from '../errors'
 import { Attempts } from '../calls/attempts'
 import { calledFrom, callerOf, requireManager } from '../calls/call-options'
@@ -66,75 +65,39 @@ interface Needs {
  */
 export async function operate<Result>(
   manager: EntityManager,
-  needs: Needs,
+  { text, names = [], number, undistributed }: Needs,
   run: (operation: Operation) => Promise<Result>,
 ): Promise<Result> {
   const session = await openSession(manager)
   try {
-    await ensure(session, needs)
-    return await run(new Operation(session, needs.text?.name ?? needs.names?.[0]?.name ?? ''))
+    await ensureNamesReady(
+      session,
+      names.map((name) => ({ name })),
+    )
+    if (number) await ensureTriggers(number.metadata, session.query)
+    const ready = text && (await ensureReady(text, session))
+    if (text && ready?.distributed && undistributed !== undefined) {
+      registry.ready.delete(text)
+      throw new UnsupportedDatabaseError(undistributed)
+    }
+    return await run(new Operation(session, (text ?? names[0])?.name ?? ''))
   } finally {
     await session.close()
   }
 }
 
-async function ensure(session: Session, { text, names, number, undistributed }: Needs): Promise<void> {
-  const requested = names?.map((name) => ({ name }))
-  if (requested) await ensureNamesReady(session, requested)
-  if (number) await ensureTriggers(number.metadata, session.query)
-  const ready = text && (await ensureReady(text, session))
-  if (!text || !ready?.distributed || undistributed === undefined) return
-  registry.ready.delete(text)
-  throw new UnsupportedDatabaseError(undistributed)
-}
-
 const REMOVED_ROWS = 1_000
 
 /** A running operation: its connection, its attempts, and its treatment of rows. */
-export class Operation {
-  private readonly attempts: Attempts
-
-  /** @param name of the text or other unique object, for an error */
-  constructor(
-    readonly session: Session,
-    name: string,
-  ) {
-    this.attempts = new Attempts(session, name)
-  }
-
-  /** The 1-based number of the attempt. */
-  get attempt(): number {
-    return this.attempts.count
-  }
-
+export class Operation extends Attempts {
   /** The call uses the caller's connection, or was made in a transaction on another connection. */
   get isInTransaction(): boolean {
     return this.session.shared || openTransaction() !== undefined
   }
 
-  /** Whether another attempt may succeed after this error. */
-  mayHelp(cause: unknown): boolean {
-    return this.attempts.mayHelp(cause)
-  }
-
-  /**
-   * Waits before the next attempt.
-   *
-   * @param cause the error of the last attempt
-   * @throws AttemptsExhaustedError if there is no next attempt
-   */
-  async next(cause: unknown): Promise<void> {
-    await this.attempts.next(cause)
-  }
-
-  /**
-   * Calls `next`, unless another attempt cannot help.
-   *
-   * @throws TextTakenError if the triggers refused a name
-   * @throws the cause
-   */
-  async again(cause: unknown): Promise<void> {
-    await this.attempts.again(takenNamesError(cause, this.session.dataSource) ?? cause)
+  /** @throws TextTakenError if the triggers refused a name */
+  override async again(cause: unknown): Promise<void> {
+    await super.again(takenNamesError(cause, this.session.dataSource) ?? cause)
   }
 
   /**

@@ -252,13 +252,13 @@ export async function findOrCreateHolder<Entity extends ObjectLiteral>(
         // A row of another class of the table is refused here.
         const found = operation.entity(holder, row)
         await operation.load(holder, found)
-        return { entity: found as Entity, created: false, attempts: operation.attempt }
+        return { entity: found as Entity, created: false, attempts: operation.count }
       }
       // The insert takes a connection of its own.
       await operation.session.release()
       try {
         const [created] = await insertOrFail(manager, entity, [values])
-        return { entity: created as Entity, created: true, attempts: operation.attempt }
+        return { entity: created as Entity, created: true, attempts: operation.count }
       } catch (error) {
         if (!isOfSameEntity(holder, error)) throw error
         // Above READ COMMITTED, the insert fails with 40001 before this if the snapshot does not show the row.
