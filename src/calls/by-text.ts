@@ -2,7 +2,6 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { openSession, withSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { checkOptions, NO_OPTIONS } from '../options'
-import type { StoredRow } from '../sql/find'
 import { parameterText } from '../sql/types'
 import { Attempts } from './attempts'
 import {
@@ -17,8 +16,8 @@ import {
 } from './call-options'
 import { coalescerOf } from './coalescer'
 import { type EntityText, entityTextOf, keyOnly, type ReadyText, readyText } from './entity-text'
-import { entitylessEvent, isEntityOfClass } from './hydrate'
-import { find, findRows, foundRow, isDeleted, lookedUp, requireDeleteDate } from './look-up'
+import { entitylessEvent } from './hydrate'
+import { find, findRows, foundRow, isSeen, lookedUp, requireDeleteDate } from './look-up'
 import type { RowValues } from './row-values'
 import { statementsOf } from './statements'
 import { inRow } from './values'
@@ -54,12 +53,8 @@ export async function existsByText<
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
   try {
-    const coalescer = coalescerOf(manager, entityText, mode)
-    return isSeen(
-      entityText,
-      await foundRow(session, entityText, coalescer, { manager, row, missing: 'nothing' }),
-      options,
-    )
+    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), manager, row)
+    return !!found && isSeen(entityText, found, options)
   } finally {
     await session.close()
   }
@@ -162,7 +157,8 @@ async function deleteRow(
     try {
       if ((await session.rowsOrRollBack(options.withDeleted ? deleteAnyway : ofLive, row.key)).length > 0) return true
       // If the row was deleted and stored again while this statement waited, it was never missing.
-      if (!isSeen(entityText, await find(session, entityText, row), options)) return false
+      const found = await find(session, entityText, row)
+      if (!found || !isSeen(entityText, found, options)) return false
     } catch (error) {
       lost = error
     }
@@ -180,10 +176,3 @@ function textOf<Entity extends ObjectLiteral>(
   if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
   return entityText
 }
-
-/** Returns whether `find` would return the row. */
-const isSeen = (
-  entityText: EntityText,
-  row: StoredRow | null | undefined,
-  { withDeleted = false }: DeleteByTextOptions,
-): boolean => !!row && isEntityOfClass(entityText, row) && (withDeleted || !isDeleted(entityText, row))

@@ -433,17 +433,17 @@ function savable({ metadata, values }: NewNode): ObjectLiteral {
   }
   for (const relation of metadata.relations.filter(holdsKey)) {
     const value = givenIn(relation, values)
-    if (value !== undefined) setRelation(relation, entity, isPlainKey(value) ? value : joinKey(relation, value))
+    if (isPlainKey(value)) {
+      if (value !== undefined) setRelation(relation, entity, value)
+      continue
+    }
+    const referenced = relation.joinColumns.flatMap(({ referencedColumn }) => referencedColumn ?? [])
+    const keys = [...relation.inverseEntityMetadata.primaryColumns, ...referenced].map((column) =>
+      column.getEntityValueMap(value as ObjectLiteral),
+    )
+    setRelation(relation, entity, Object.assign({}, ...keys))
   }
   return entity
-}
-
-function joinKey({ inverseEntityMetadata, joinColumns }: Relation, owner: unknown): ObjectLiteral {
-  const columns = joinColumns.flatMap(({ referencedColumn }) => referencedColumn ?? [])
-  const maps = [...inverseEntityMetadata.primaryColumns, ...columns].map((column) =>
-    column.getEntityValueMap(owner as ObjectLiteral),
-  )
-  return Object.assign({}, ...maps) as ObjectLiteral
 }
 
 function joinRow(relation: Relation, entity: ObjectLiteral, other: ObjectLiteral) {

@@ -272,23 +272,14 @@ interface ResultEntity {
  * Loads relations onto rows and fires AfterLoad, as `find` does. A row that was created does not get AfterLoad.
  *
  * @param given contains no entity twice
- * @returns undefined if there is nothing to wait for
  */
-export function finish(
-  session: Session,
-  entityText: EntityColumns,
-  given: readonly ResultEntity[],
-  load: RelationsToLoad | undefined,
-): Promise<void> | undefined {
-  return load || listensToLoad(entityText) ? loadAndNotify(session, entityText, given, load) : undefined
-}
-
-async function loadAndNotify(
+export async function finish(
   session: Session,
   entityText: EntityColumns,
   given: readonly ResultEntity[],
   load: RelationsToLoad | undefined,
 ): Promise<void> {
+  if (!load && !listensToLoad(entityText)) return
   const found = given.filter(({ created }) => !created).map(({ entity }) => entity)
   if (!load) return await afterLoad(session, entityText, found)
   // As in `find`, relations with their own queries follow the event of their row, and fire their own events.

@@ -195,8 +195,8 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     requested,
     names,
     rows,
-    steps: batches.map((batch) => insertStep(session, batch, keys.get(batch[0]?.position ?? 0))),
-    quick: keys.size === 0 ? undefined : batches.map((batch) => hashedStep(session, batch, keys)),
+    steps: batches.map((batch) => insertStep(session, batch, keys)),
+    quick: keys.size === 0 ? undefined : batches.map((batch) => insertStep(session, batch, keys, true)),
   })
   for (const [nth, batch] of batches.entries()) {
     const answer = answers[nth] ?? []
@@ -278,38 +278,32 @@ function* apartByKey(rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedK
   if (part.length > 0) yield part
 }
 
-/** Inserts with hash and number 0, because triggers are slow on a shard. The index refuses another text. */
-function hashedStep(session: Session, rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Step<WireRow> {
-  const key = keys.get(rows[0]?.position ?? 0)
-  const hashed = rows.map((row): NewRow => {
-    const own = (keys.get(row.position)?.sent ?? []).map(([{ propertyName }, value]) => [propertyName, { value }])
-    return {
-      ...row,
-      values: Object.create(row.values, Object.fromEntries(own) as PropertyDescriptorMap) as ObjectLiteral,
-    }
-  })
-  return insertStep(
-    session,
-    hashed,
-    key,
-    key?.sent.map(([column]) => column),
-  )
-}
-
-/** Creates TypeORM's own INSERT, so that every kind of value is written as `insert` would write it. */
+/**
+ * Creates TypeORM's own INSERT, so that every kind of value is written as `insert` would write it.
+ *
+ * @param isHashed whether to send hash and number 0, because triggers are slow on a shard. The index refuses another
+ * text
+ */
 function insertStep(
   { dataSource }: Session,
   rows: readonly NewRow[],
-  key?: ShardedKey,
-  hidden: readonly ColumnMetadata[] = [],
+  keys: ReadonlyMap<number, ShardedKey>,
+  isHashed = false,
 ): Step<WireRow> {
-  const [{ columns }] = rows as [NewRow]
+  const [{ columns, position: first }] = rows as [NewRow]
+  const key = keys.get(first)
+  const hidden = isHashed && key ? key.sent.map(([column]) => column) : []
   const inserted = columns.metadata.columns.filter((column) => column.isInsert || hidden.includes(column))
+  const given = rows.map(({ position, values }): ObjectLiteral => {
+    const sent = isHashed ? (keys.get(position)?.sent ?? []) : []
+    const own = Object.fromEntries(sent.map(([{ propertyName }, value]) => [propertyName, { value }]))
+    return sent.length === 0 ? values : (Object.create(values, own) as ObjectLiteral)
+  })
   const [sql, values] = dataSource
     .createQueryBuilder()
     .insert()
     .into(columns.metadata.target, hidden.length === 0 ? [] : inserted.map(({ propertyPath }) => propertyPath))
-    .values(rows.map(({ values }) => values))
+    .values(given)
     .returning(key ? `${returnedBy(columns)}, ${hashAsText(key.table, '')} AS key` : returnedBy(columns))
     .getQueryAndParameters()
   return { statement: insertedStatement(sql), values }

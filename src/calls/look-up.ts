@@ -7,7 +7,7 @@ import type { StoredRow } from '../sql/find'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { type BatchRules, findQuery, groupBy, inBatches } from './batches'
 import { CALL_RULES, type FindOneByTextOptions, type GivenValues, type Naming } from './call-options'
-import { type Arrival, type CallCoalescer, coalescerOf } from './coalescer'
+import { type CallCoalescer, coalescerOf } from './coalescer'
 import { type EntityText, type ReadyText, entityTextOf, readyText } from './entity-text'
 import { finish, hydrate, isEntityOfClass, relationsToLoad } from './hydrate'
 import { type RowValues, rowValues } from './row-values'
@@ -107,6 +107,13 @@ export function isDeleted({ metadata, declaration, select }: EntityText, { creat
   return (columns[index === -1 ? columns.length - 1 : index] ?? null) !== null
 }
 
+/** Returns whether `find` would return the row. */
+export const isSeen = (
+  entityText: EntityText,
+  row: StoredRow,
+  { withDeleted }: Pick<FindOneByTextOptions, 'withDeleted'>,
+): boolean => isEntityOfClass(entityText, row) && (withDeleted === true || !isDeleted(entityText, row))
+
 /**
  * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. A text that the
  * normalizer refuses, and null, find nothing. A softly deleted row is found only with the option `withDeleted`, as in
@@ -137,20 +144,15 @@ export async function findOneByText<
   if (seen) return await seen
   checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
   const entityText = entityTextOf(manager, entity, options.by)
-  const { withDeleted = false } = options
-  if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
+  if (options.withDeleted) requireDeleteDate(entityText, 'withDeleted')
   const load = relationsToLoad(entityText, options)
   const row = lookedUp('findOneByText()', entityText, values)
   if (!row) return null
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
   try {
-    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), {
-      manager,
-      row,
-      missing: 'nothing',
-    })
-    if (!found || !isEntityOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
+    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), manager, row)
+    if (!found || !isSeen(entityText, found, options)) return null
     const loaded = hydrate(entityText, session, found) as Entity
     await finish(session, entityText, [{ entity: loaded, created: false }], load)
     return loaded
@@ -167,13 +169,14 @@ export async function foundRow(
   session: Session,
   entityText: EntityText,
   coalescer: CallCoalescer,
-  arrival: Arrival,
+  manager: EntityManager,
+  row: RowValues,
 ): Promise<StoredRow | null | undefined> {
-  const waits = coalescer.enter(arrival)
+  const waits = coalescer.enter({ manager, row, missing: 'nothing' })
   const answer = waits && (await waits)
   if (answer?.stored !== undefined) return answer.stored
   try {
-    return await find(session, await readyText(session, entityText), arrival.row)
+    return await find(session, await readyText(session, entityText), row)
   } finally {
     coalescer.leave(answer, NOTHING_CREATED)
   }

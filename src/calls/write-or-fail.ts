@@ -168,7 +168,14 @@ async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise
   for (const group of groups.values()) {
     const [{ columns: of }] = group as [WrittenRow]
     const root = rootOf(of.metadata)
-    taken.push(...(await takenOfKeys(session, group, keysOf(root))))
+    const ofTexts = new Set(tableDeclarations(root).map(({ table }) => table.index))
+    const numbers = new Map(tableNumbers(root).map(({ table, name }) => [table.index, name]))
+    const indices = root.indices.filter(({ name, isUnique, where }) => isUnique && !where && !ofTexts.has(name))
+    const primary = { name: undefined, columns: root.primaryColumns }
+    const keys = [primary, ...root.uniques, ...indices]
+      .filter(({ columns }) => columns.length > 0)
+      .map(({ name, columns }): UniqueKey => ({ columns, name: numbers.get(name ?? '') ?? pathsOf(columns) }))
+    taken.push(...(await takenOfKeys(session, group, keys)))
     // Unusual indexes, declared or created by SQL, that the table had when it was found ready. They have a statement of
     // their own, because an expression may fail for a value that the row itself can hold.
     const { unusual = [] } =
@@ -223,19 +230,6 @@ const columnsNamed = (root: EntityMetadata, names: readonly string[]): ColumnMet
   root.columns.filter(({ databaseName }) => names.includes(databaseName))
 
 const pathsOf = (columns: readonly ColumnMetadata[]): string => columns.map((one) => one.propertyPath).join(', ')
-
-function keysOf(root: EntityMetadata): UniqueKey[] {
-  const ofTexts = new Set(tableDeclarations(root).map(({ table }) => table.index))
-  const numbers = new Map(tableNumbers(root).map(({ table, name }) => [table.index, name]))
-  const indices = root.indices.filter(({ name, isUnique, where }) => isUnique && !where && !ofTexts.has(name))
-  return [
-    { columns: root.primaryColumns, name: pathsOf(root.primaryColumns) },
-    ...[...root.uniques, ...indices].map(({ name, columns }) => ({
-      columns,
-      name: numbers.get(name) ?? pathsOf(columns),
-    })),
-  ].filter(({ columns }) => columns.length > 0)
-}
 
 const isValue = (value: unknown): boolean => value !== undefined && value !== null && typeof value !== 'function'
 
