@@ -73,7 +73,12 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
     throw new DeclarationError('withUniqueText(): expected a DataSource. Pass `new DataSource(options)`.')
   }
   // A mistake here would send prepared statements through a pooler that loses them.
-  checkOptions('withUniqueText()', options, SETTING_RULES)
+  checkOptions('withUniqueText()', options, {
+    rewriteQueries: RULE.boolean,
+    prepare: RULE.boolean,
+    tenantsBySearchPath: RULE.boolean,
+    coalesce: RULE.boolean,
+  } satisfies Rules<UniqueTextDataSourceOptions>)
   requirePostgres(dataSource, 'typeorm-unique-text')
   if (dataSource.isInitialized) {
     throw new DeclarationError(
@@ -86,13 +91,6 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
   const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
   registry.settings.set(dataSource, { prepare, tenantsBySearchPath, rewriteQueries, coalesce })
   return dataSource
-}
-
-const SETTING_RULES: Rules<UniqueTextDataSourceOptions> = {
-  rewriteQueries: RULE.boolean,
-  prepare: RULE.boolean,
-  tenantsBySearchPath: RULE.boolean,
-  coalesce: RULE.boolean,
 }
 
 /** The parts of TypeORM's IndexMetadata that are used here. TypeORM does not export the class with its fields. */

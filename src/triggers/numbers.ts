@@ -168,7 +168,7 @@ const refuseSpreadScopes = (table: NumberTable): string => `
   END IF;`
 
 /** The schema's owner could have replaced the shard. Citus hides shards in `pg_class`, but not their row types. */
-const isOwnShard = `
+const isOwnShard = (): string => `
         AND (z.shardid IS NULL OR EXISTS (
           SELECT FROM pg_catalog.pg_type AS y
           WHERE y.oid ${EQUALS} pg_catalog.to_regtype(pg_catalog.shard_name(z.logicalrelid, z.shardid))
@@ -191,7 +191,7 @@ const findShard = (table: NumberTable): string => `
         AND s.shardid ${EQUALS} pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
         AND TG_RELID ${EQUALS} pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))
         -- Copies of a shard would number their rows apart.
-        AND p.repmodel ${EQUALS} 's'${table.count ? '' : isOwnShard}
+        AND p.repmodel ${EQUALS} 's'${table.count ? '' : isOwnShard()}
         AND ${isWithScopes(table)};
     END IF;`
 
