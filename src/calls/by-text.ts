@@ -18,7 +18,6 @@ import { coalescerOf } from './coalescer'
 import { type EntityText, entityTextOf, keyOnly, type ReadyText, readyText } from './entity-text'
 import { entitylessEvent } from './hydrate'
 import { find, findRows, foundRow, isSeen, lookedUp, requireDeleteDate } from './look-up'
-import type { RowValues } from './row-values'
 import { statementsOf } from './statements'
 import { inRow } from './values'
 import { watched, watchers } from './watch'
@@ -134,35 +133,29 @@ export async function deleteByText<
   if (!row) return false
   const caller = callerOf(deleteByText)
   const session = await openSession(manager)
+  const remove = async (ready: ReadyText): Promise<boolean> => {
+    const attempts = new Attempts(session, entityText.declaration.name)
+    const { delete: ofLive, deleteAnyway } = statementsOf(ready)
+    for (;;) {
+      let lost: unknown
+      try {
+        if ((await session.rowsOrRollBack(options.withDeleted ? deleteAnyway : ofLive, row.key)).length > 0) return true
+        const found = await find(session, ready, row)
+        // If the row was deleted and stored again while this statement waited, it was never missing.
+        if (!found || !isSeen(entityText, found, options)) return false
+      } catch (error) {
+        lost = error
+      }
+      await attempts.again(lost)
+    }
+  }
   try {
     await entitylessEvent(session, entityText, 'BeforeRemove')
-    const removed = await calledFrom(caller, deleteRow(session, await readyText(session, entityText), row, options))
+    const removed = await calledFrom(caller, remove(await readyText(session, entityText)))
     if (removed) await entitylessEvent(session, entityText, 'AfterRemove')
     return removed
   } finally {
     await session.close()
-  }
-}
-
-async function deleteRow(
-  session: Session,
-  entityText: ReadyText,
-  row: RowValues,
-  options: DeleteByTextOptions,
-): Promise<boolean> {
-  const attempts = new Attempts(session, entityText.declaration.name)
-  const { delete: ofLive, deleteAnyway } = statementsOf(entityText)
-  for (;;) {
-    let lost: unknown
-    try {
-      if ((await session.rowsOrRollBack(options.withDeleted ? deleteAnyway : ofLive, row.key)).length > 0) return true
-      // If the row was deleted and stored again while this statement waited, it was never missing.
-      const found = await find(session, entityText, row)
-      if (!found || !isSeen(entityText, found, options)) return false
-    } catch (error) {
-      lost = error
-    }
-    await attempts.again(lost)
   }
 }
 

@@ -187,7 +187,24 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     // The getter of a lazy relation that nobody has set would query the database.
     rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
-  const { requested, names } = await requestedOf<NewRow, NewText>(session, rows, (row) => newTextsOf(manager, row))
+  const { requested, names } = await requestedOf<NewRow, NewText>(
+    session,
+    rows,
+    ({ columns, position, entity, values }) => {
+      const { metadata } = columns
+      const has = (column: ColumnMetadata | undefined): boolean => (column?.getEntityValue(values) ?? null) !== null
+      return declarationsOf(metadata).flatMap((declaration) => {
+        for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
+        const { table, text } = declaration
+        // A row that is inserted as deleted may hold no text.
+        if (table.deleted !== undefined && has(declaration.metadata.deleteDateColumn)) return []
+        if (table.nullable && !text.some(({ column }) => has(column))) return []
+        const entityText = entityTextOf(manager, metadata.target, declaration.name)
+        const { key, hash } = keyValues(entityText, values)
+        return [{ entityText, row: position, key: key.slice(0, -1), hash }]
+      })
+    },
+  )
   const hashes = new Map(requested.toReversed().map(({ row, hash }) => [row, hash]))
   const keys = shardedKeys(requested)
   const batches = [...rowsOfStatements(rows, hashes, keys)]
@@ -312,20 +329,4 @@ function insertStep(
 /** A text of a row, and its hash. */
 interface NewText extends RequestedText {
   readonly hash: string
-}
-
-/** Normalizes the texts of a row, and returns them with their hashes. */
-function newTextsOf(manager: EntityManager, { columns, position, entity, values }: NewRow) {
-  const { metadata } = columns
-  const has = (column: ColumnMetadata | undefined): boolean => (column?.getEntityValue(values) ?? null) !== null
-  return declarationsOf(metadata).flatMap((declaration) => {
-    for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
-    const { table, text } = declaration
-    // A row that is inserted as deleted may hold no text.
-    if (table.deleted !== undefined && has(declaration.metadata.deleteDateColumn)) return []
-    if (table.nullable && !text.some(({ column }) => has(column))) return []
-    const entityText = entityTextOf(manager, metadata.target, declaration.name)
-    const { key, hash } = keyValues(entityText, values)
-    return [{ entityText, row: position, key: key.slice(0, -1), hash }]
-  })
 }

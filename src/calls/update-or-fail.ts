@@ -223,9 +223,21 @@ async function updateAll(
   rows: readonly ChangedRow[],
 ): Promise<ObjectLiteral[]> {
   for (const { columns, values } of rows) await beforeUpdate(session, columns, values)
-  const { requested, names } = await requestedOf<ChangedRow, RequestedText>(session, rows, (row) =>
-    changedTextsOf(manager, row),
-  )
+  const { requested, names } = await requestedOf<ChangedRow, RequestedText>(session, rows, (row) => {
+    const { metadata } = row.columns
+    const id = metadata.primaryColumns.map((column) => sentValue(row.columns, column, row.id))
+    return declarationsOf(metadata).flatMap((declaration) => {
+      const entityText = entityTextOf(manager, metadata.target, declaration.name)
+      const key = changedKey(entityText, row.values)
+      // A row that is restored must get its text again.
+      const { table } = entityText.declaration
+      const deleted: unknown =
+        table.deleted === undefined ? undefined : entityText.metadata.deleteDateColumn?.getEntityValue(row.values)
+      const live = deleted === undefined ? undefined : deleted === null
+      if (live === undefined && key.every((value) => value === undefined)) return []
+      return [{ entityText, row: row.position, key, id, live }]
+    })
+  })
   const steps = rows.map(({ columns, id, values: changes }): Step<WireRow> => {
     // TypeORM's own UPDATE also writes version and update date.
     const [sql, values] = session.dataSource
@@ -253,22 +265,6 @@ const requireChangedRow =
   (rows: readonly WireRow[]): void => {
     if (rows.length === 0) throw new EntityNotFoundError(metadata.target, metadata.getEntityIdMap(criteria))
   }
-
-function changedTextsOf(manager: EntityManager, { columns, position, id: criteria, values: changes }: ChangedRow) {
-  const { metadata } = columns
-  const id = metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
-  return declarationsOf(metadata).flatMap((declaration) => {
-    const entityText = entityTextOf(manager, metadata.target, declaration.name)
-    const key = changedKey(entityText, changes)
-    // A row that is restored must get its text again.
-    const { table } = entityText.declaration
-    const deleted: unknown =
-      table.deleted === undefined ? undefined : entityText.metadata.deleteDateColumn?.getEntityValue(changes)
-    const live = deleted === undefined ? undefined : deleted === null
-    if (live === undefined && key.every((value) => value === undefined)) return []
-    return [{ entityText, row: position, key, id, live }]
-  })
-}
 
 const sentValue = (
   { dataSource }: Pick<EntityColumns, 'dataSource'>,

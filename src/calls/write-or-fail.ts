@@ -200,7 +200,14 @@ async function takenOfKeys(
   const [{ columns: of, id }] = rows as [WrittenRow]
   const root = rootOf(of.metadata)
   const requested = keys
-    .map((key) => ({ key, rows: rows.filter((row) => brings(row, key)) }))
+    .map((key) => {
+      const isGiven = ({ values }: WrittenRow): boolean => {
+        const given = key.columns.map((column): unknown => column.getEntityValue(values))
+        if (key.index) return given.some(isValue)
+        return id === undefined ? given.every(isValue) : given.some(isValue) && !given.includes(null)
+      }
+      return { key, rows: rows.filter(isGiven) }
+    })
     .filter((one) => one.rows.length > 0)
   if (requested.length === 0) return []
   const statement = takenKeysStatement({
@@ -232,12 +239,6 @@ const columnsNamed = (root: EntityMetadata, names: readonly string[]): ColumnMet
 const pathsOf = (columns: readonly ColumnMetadata[]): string => columns.map((one) => one.propertyPath).join(', ')
 
 const isValue = (value: unknown): boolean => value !== undefined && value !== null && typeof value !== 'function'
-
-function brings({ values, id }: WrittenRow, { columns, index }: UniqueKey): boolean {
-  const given = columns.map((column): unknown => column.getEntityValue(values))
-  if (index) return given.some(isValue)
-  return id === undefined ? given.every(isValue) : given.some(isValue) && !given.includes(null)
-}
 
 /** Returns the record that `takenKeysStatement` takes. */
 function recordOf({ columns: of, values, id }: WrittenRow, { columns, index }: UniqueKey): object {
