@@ -12,12 +12,27 @@ import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
 import { describeError } from '../../src/cli/terminal'
-import { findImportTarget, runImport } from '../../src/cli/import'
+import { runImport } from '../../src/cli/import'
 import { type List, openList } from '../../src/cli/list'
 import { connect, type DemoServer, ROOT } from './server'
 import { runDemo } from './run-demo'
 
 const MIGRATION_LOCK = 20_260_101
+
+/** As in `typeorm-unique-text import --entity Url`. */
+const IMPORT = {
+  kind: 'import',
+  dataSource: '',
+  entity: 'Url',
+  property: undefined,
+  list: '',
+  records: undefined,
+  set: new Map<string, string>(),
+  dryRun: false,
+  refused: undefined,
+  strict: false,
+  json: false,
+} as const
 
 const [name, ...more] = process.argv.slice(2)
 
@@ -27,8 +42,7 @@ async function start(server: DemoServer, signal: AbortSignal, list: List): Promi
     const migrations = await migrate(dataSource)
     console.log(migrations > 0 ? `Migrations run: ${migrations}` : 'Migrations: nothing to run')
     console.log(`Importing ${name ?? 'examples/urls.txt'}\n`)
-    const target = findImportTarget(dataSource, { entity: 'Url' })
-    const code = await runImport({ dataSource, target, list, streams: process, signal, unit: 'URLs' })
+    const code = await runImport({ dataSource, invocation: IMPORT, streams: process, signal }, list)
     if (code === 0) console.log(`\nSee the rows: ${commands(server).join('\n          or: ')}`)
     return code
   } finally {

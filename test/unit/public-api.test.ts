@@ -59,7 +59,7 @@ const PUBLIC = {
   'typeorm-calls/index.ts': {
     namespace: typeormCalls,
     values: words(`saveFindingTexts textCondition textEquals textIn toTextTakenError uniqueTextPaths`),
-    types: [],
+    types: [] as string[],
   },
   'doctor/index.ts': {
     namespace: doctor,

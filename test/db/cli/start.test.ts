@@ -41,7 +41,7 @@ test(
     expect(table['created']).toBeGreaterThan(3_000)
     expect(table['found']).toBeGreaterThan(2_000)
     expect(table['collisions']).toBeGreaterThan(0)
-    expect(table['URLs per second']).toBeGreaterThan(0)
+    expect(table['lines per second']).toBeGreaterThan(0)
 
     const second = await example('start')
     expect(second).toContain('Migrations: nothing to run')
