@@ -27,7 +27,7 @@ import {
   type PlannedStep,
   PROPERTY_OPTION,
 } from './options'
-import { type Seams, withSession } from './session'
+import { type Seams, withAdoptSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
 import { guardedAs } from './swap'
 import { findDeclaration, findTarget, noTable } from './target'
@@ -87,7 +87,7 @@ export async function planAdoption(
 ): Promise<PlannedStep[]> {
   checkOptions('planAdoption()', options, PROPERTY_OPTION)
   const find = findWork(dataSource, entity, options.property)
-  return await withSession(dataSource, {}, {}, async ({ query }) => {
+  return await withAdoptSession(dataSource, {}, {}, async ({ query }) => {
     const work = await find(query)
     if (await isAdopted(work, query)) return []
     work.refuse()
@@ -110,7 +110,7 @@ export async function adoptionStatus(
   checkOptions('adoptionStatus()', options, PROPERTY_OPTION)
   const find = findWork(dataSource, entity, options.property)
   const root = rootOf(dataSource.getMetadata(entity))
-  return await withSession(dataSource, {}, {}, async (session) => {
+  return await withAdoptSession(dataSource, {}, {}, async (session) => {
     // A short timeout, because a person wants to see the session that has locked the table.
     await session.set('lock_timeout', '200')
     const oid = await tableOids(session.query, qualified(foreignSchema(root), root.tableName))

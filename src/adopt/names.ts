@@ -58,7 +58,7 @@ import {
   forgetState,
   goOn,
   GUARD_FIRST,
-  keyOf,
+  keyInRow,
   makeLookup,
   planRequired,
   requireNotNull,
@@ -453,7 +453,7 @@ class NamesWork implements Work {
     const { on, state } = this
     if (state?.swept !== true) {
       // Rows that are written later hold their names.
-      const upTo = state?.upTo ?? (await session.query<RowToClaim>(lastKey(on))).flatMap((row) => keyOf(on, row))
+      const upTo = state?.upTo ?? (await session.query<RowToClaim>(lastKey(on))).flatMap((row) => keyInRow(on, row))
       await goOn(session, on, 'fill', { upTo })
       if (upTo.length > 0) await this.claimAll(run, state?.after ?? [], upTo)
       await goOn(session, on, 'fill', { swept: true })
@@ -483,7 +483,7 @@ class NamesWork implements Work {
       const fraction = Math.min(counts.filled / Math.max(this.facts.rows, 1), 1)
       run.onProgress({ step: 'fill', fraction, rows: counts.filled })
       const last = locked.at(-1)
-      if (last) after = keyOf(on, last)
+      if (last) after = keyInRow(on, last)
       return { done: locked.length, more: locked.length === limit }
     })
   }
@@ -499,7 +499,7 @@ class NamesWork implements Work {
     return await session.together(async () => {
       const rows = await session.query<RowToClaim>(lockRows(on, limit, after.length > 0), [...upTo, ...after])
       const last = rows.at(-1)
-      const end = last && rows.length === limit ? keyOf(on, last) : upTo
+      const end = last && rows.length === limit ? keyInRow(on, last) : upTo
       // Notes the rows between them that another session has locked.
       await session.query(noteBusy(on, after.length > 0), [rows.map(({ spot }) => spot), ...end, ...after])
       await this.claimRowsOf(run, rows)
@@ -519,8 +519,8 @@ class NamesWork implements Work {
       const sql = lockRows(on, NAME_BATCH.least, after.length > 0)
       const last = (await session.query<RowToClaim>(sql, [...upTo, ...after])).at(-1)
       if (!last) return undefined
-      await session.query(noteBusy(on, after.length > 0), [[], ...keyOf(on, last), ...after])
-      return keyOf(on, last)
+      await session.query(noteBusy(on, after.length > 0), [[], ...keyInRow(on, last), ...after])
+      return keyInRow(on, last)
     })
   }
 

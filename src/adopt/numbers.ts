@@ -30,7 +30,7 @@ import {
   finishWork,
   goOn,
   GUARD_FIRST,
-  keyOf,
+  keyInRow,
   makeIndex,
   planRequired,
   requireNotNull,
@@ -308,7 +308,7 @@ class NumberWork implements Work {
     await session.inBatches(NUMBER_BATCH, async (limit) => {
       const { spots, done } = await this.tryBatch(session, after, limit, attempts)
       attempts = done ? 0 : attempts + 1
-      if (done || attempts >= PATIENCE) after = spots.slice(-1).flatMap((last) => keyOf(on, last))
+      if (done || attempts >= PATIENCE) after = spots.slice(-1).flatMap((last) => keyInRow(on, last))
       if (!done) {
         await session.rest(attempts)
         return { done: undefined, more: true }

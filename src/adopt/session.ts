@@ -368,7 +368,7 @@ class BatchSize {
 }
 
 /** Takes a connection of the pool for the whole time. */
-export async function withSession<T>(
+export async function withAdoptSession<T>(
   dataSource: DataSource,
   options: SessionOptions,
   seams: Seams,
@@ -418,7 +418,7 @@ export async function withTable<Found extends { readonly facts: AdoptionFacts },
   { dataSource, options, seams, find }: TableCommand<Found>,
   work: (session: AdoptSession, found: Found) => Promise<T>,
 ): Promise<T> {
-  return await withSession(dataSource, options, seams, async (session) => {
+  return await withAdoptSession(dataSource, options, seams, async (session) => {
     const { facts } = await find(session.query)
     if (!(await session.takeTurn(facts.oid))) {
       throw new AdoptionError(

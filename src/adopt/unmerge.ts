@@ -32,7 +32,7 @@ import {
   type LockOption,
   PROPERTY_OPTION,
 } from './options'
-import { type AdoptSession, type Seams, withSession } from './session'
+import { type AdoptSession, type Seams, withAdoptSession } from './session'
 import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
 import { findDeclaration, findTarget, requireAdopted, withText } from './target'
 
@@ -396,7 +396,7 @@ export async function forgetMerges(
 ): Promise<void> {
   checkOptions('forgetMerges()', options, PROPERTY_OPTION)
   const declaration = findDeclaration(dataSource, entity, options.property)
-  await withSession(dataSource, {}, {}, async (session) => {
+  await withAdoptSession(dataSource, {}, {}, async (session) => {
     const { on } = await findTarget(declaration, session.query)
     await session.make('forget', [...createLog(on), dropKeys(on)])
     await session.query(forgetLog(on), [on.table.guard])

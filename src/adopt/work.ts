@@ -364,8 +364,10 @@ ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) exclud
 }
 
 /** The key of a row that was read with the parts of its key as `k0`, …. */
-export const keyOf = ({ primary }: Pick<Adopting, 'primary'>, row: Readonly<Record<string, string | null>>): string[] =>
-  primary.map((_, index) => row[`k${index}`] ?? '')
+export const keyInRow = (
+  { primary }: Pick<Adopting, 'primary'>,
+  row: Readonly<Record<string, string | null>>,
+): string[] => primary.map((_, index) => row[`k${index}`] ?? '')
 
 /** Makes an index while others write, and replaces an invalid one that an earlier run has left. */
 export async function makeIndex(session: AdoptSession, on: Adopting, name: string, create: string): Promise<void> {

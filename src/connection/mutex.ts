@@ -8,7 +8,7 @@ import {
   commandsIn,
   type Exclusive,
   orRollBack,
-  queryOf,
+  queryHolder,
   Savepoints,
   savepointsOf,
   useExclusively,
@@ -289,7 +289,7 @@ export async function inSection<T>(
     section.began = isOwn ? 0 : savepointsOf(queryRunner).now
     section.heard = performance.now()
     const holder = isPgClient(section.client) ? section.client : queryRunner
-    exclusive = useExclusively(queryOf(holder), {
+    exclusive = useExclusively(queryHolder(holder), {
       passes: () => isInside(section, queryRunner),
       sends: () => {
         section.unanswered += 1

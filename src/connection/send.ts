@@ -4,7 +4,7 @@ import { isInternal, isStale, mayBeStale, serverError, SQLSTATE } from '../sql/s
 import type { Statement, WireRow } from '../sql/find'
 import { savepoint, type SavepointCommands } from '../sql/transaction-commands'
 import { registry } from '../registry/registry'
-import { inSavepoint, orRollBack, queryOf, useExclusively } from './shared-connection'
+import { inSavepoint, orRollBack, queryHolder, useExclusively } from './shared-connection'
 import { orWaitsForItself } from './mutex'
 import {
   commandMessages,
@@ -117,7 +117,7 @@ const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(s
  * one round trip, and one more if it fails. Statements that others send on the connection meanwhile wait.
  */
 async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Promise<readonly WireRow[]> {
-  const hold = useExclusively(queryOf(client))
+  const hold = useExclusively(queryHolder(client))
   const sent = new JoinedQuery(query, AROUND)
   try {
     hold.query(sent)

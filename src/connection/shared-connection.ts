@@ -42,7 +42,7 @@ export async function isInRawTransaction(queryRunner: QueryRunner): Promise<bool
 const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.get(queryRunner) ?? NO_ROLLBACKS
 
 export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
-  Savepoints.watch(queryOf(watchedClients.get(queryRunner) ?? queryRunner))
+  Savepoints.watch(queryHolder(watchedClients.get(queryRunner) ?? queryRunner))
 
 /** The position of a call in the caller's transaction. */
 export class Footing {
@@ -263,7 +263,7 @@ interface QueryHolder {
 }
 
 /** Returns a client as an object whose `query` can be replaced. */
-export const queryOf = (client: object): QueryHolder => client as QueryHolder
+export const queryHolder = (client: object): QueryHolder => client as QueryHolder
 
 /**
  * Puts a function in front of the holder's `query`.
@@ -386,7 +386,7 @@ function callbackOf(argument: unknown): QueryCallback | undefined {
  * @param run sends the statements by the function that it gets
  */
 export async function orRollBack<T>(client: PgClient, run: (query: ClientQuery) => Promise<T>): Promise<T> {
-  const exclusive = useExclusively(queryOf(client))
+  const exclusive = useExclusively(queryHolder(client))
   try {
     return await inSavepoint(exclusive.query, savepoint, async () => await run(exclusive.query))
   } finally {

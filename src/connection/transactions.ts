@@ -6,7 +6,7 @@ import { isSerializationError } from '../sql/sqlstate'
 import { ownTransaction, seesCommitted, wholeSavepoint } from '../sql/transaction-commands'
 import { orWaitsForItself } from './mutex'
 import { announce, isUnheard, log, notifyFailure, notifySuccess, type SentQuery, type Session } from './session'
-import { inFrontOf, inSavepoint, queryOf, savepointsOf, watch } from './shared-connection'
+import { inFrontOf, inSavepoint, queryHolder, savepointsOf, watch } from './shared-connection'
 import {
   hasTimeout,
   isPgClient,
@@ -242,7 +242,7 @@ async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undef
 function joinBegin(client: PgClient): () => void {
   let kept = false
   let sent = false
-  const stop = inFrontOf(queryOf(client), (query) => (...args) => {
+  const stop = inFrontOf(queryHolder(client), (query) => (...args) => {
     const [first] = args
     if (!kept && first === ownTransaction.set) {
       kept = true
@@ -267,7 +267,7 @@ async function commitWith(
 ): Promise<void> {
   let failure: { readonly error: unknown } | undefined
   let state: 'open' | 'ending' | 'joined' = 'open'
-  const stop = inFrontOf(queryOf(client), (query) => (...args) => {
+  const stop = inFrontOf(queryHolder(client), (query) => (...args) => {
     const [first] = args
     if (state === 'open' && first === ownTransaction.release) {
       state = 'ending'

@@ -30,7 +30,7 @@ import {
   queryOf,
   recorderOf,
   schemasOf,
-  type Statement,
+  type SchemaStatement,
   triggerWorks,
   withLocks,
 } from './table'
@@ -349,7 +349,7 @@ async function withSpreadKeys(
   const hashes = spread.flatMap(({ hidden: [hash] }) => hash ?? []) as (ColumnMetadata & { isPrimary: boolean })[]
   const recorder = recorderOf(queryRunner)
   const executeQueries = recorder.executeQueries.bind(recorder)
-  const withPartitions = (one: Statement): Statement => ({
+  const withPartitions = (one: SchemaStatement): SchemaStatement => ({
     ...one,
     query: spread.reduce((sql, { table }) => spreadTable(table, sql), one.query),
   })

@@ -44,7 +44,7 @@ export const isDeclared = ({ metadata }: ChangingTable, name: string): boolean =
   metadata.columns.some(({ databaseName }) => databaseName === name)
 
 /** A statement as the query runner takes it. */
-export interface Statement {
+export interface SchemaStatement {
   readonly query: string
   readonly parameters?: readonly unknown[] | undefined
 }
@@ -55,12 +55,15 @@ interface Recorder {
   readonly loadedTables: Table[]
   readonly loadedViews: { clone(): unknown }[]
   /** Runs or records statements, depending on the mode. */
-  executeQueries(up: Statement | readonly Statement[], down: Statement | readonly Statement[]): Promise<void>
+  executeQueries(
+    up: SchemaStatement | readonly SchemaStatement[],
+    down: SchemaStatement | readonly SchemaStatement[],
+  ): Promise<void>
 }
 
 export const recorderOf = (queryRunner: QueryRunner): Recorder => queryRunner as unknown as Recorder
 
-const statement = (query: string): Statement => ({ query, parameters: undefined })
+const statement = (query: string): SchemaStatement => ({ query, parameters: undefined })
 
 /** Runs or records the statements, depending on the query runner's mode. */
 export async function emit(queryRunner: QueryRunner, { up, down }: Change): Promise<void> {
@@ -71,7 +74,8 @@ export async function emit(queryRunner: QueryRunner, { up, down }: Change): Prom
 const CONCURRENT = /^(?:CREATE(?: UNIQUE)?|(DROP)) INDEX CONCURRENTLY\b/i
 
 /** Whether a statement must be alone, because it has values or cannot be in a transaction. */
-const isAlone = ({ query, parameters = [] }: Statement): boolean => parameters.length > 0 || CONCURRENT.test(query)
+const isAlone = ({ query, parameters = [] }: SchemaStatement): boolean =>
+  parameters.length > 0 || CONCURRENT.test(query)
 
 /** Queries the database, even while statements are recorded. */
 export const queryOf =
@@ -122,12 +126,13 @@ export async function withLocks(
 async function changed(
   queryRunner: QueryRunner,
   work: () => Promise<void>,
-  change: (statements: readonly Statement[], inverse: readonly Statement[]) => Statement[],
+  change: (statements: readonly SchemaStatement[], inverse: readonly SchemaStatement[]) => SchemaStatement[],
 ): Promise<void> {
   const recorder = recorderOf(queryRunner)
   const executeQueries = recorder.executeQueries.bind(recorder)
-  const [up, down]: [Statement[], Statement[]] = [[], []]
-  const list = (given: Statement | readonly Statement[]): readonly Statement[] => ('query' in given ? [given] : given)
+  const [up, down]: [SchemaStatement[], SchemaStatement[]] = [[], []]
+  const list = (given: SchemaStatement | readonly SchemaStatement[]): readonly SchemaStatement[] =>
+    'query' in given ? [given] : given
   recorder.executeQueries = async (ups, downs) => {
     up.push(...list(ups))
     down.push(...list(downs))
@@ -143,10 +148,10 @@ async function changed(
 }
 
 /** Joins statements that can run together, and keeps their order. */
-function together(statements: readonly Statement[]): Statement[] {
+function together(statements: readonly SchemaStatement[]): SchemaStatement[] {
   const alone = statements.filter(isAlone)
   // An index is dropped before its columns are.
-  const isFirst = ({ query }: Statement): boolean => CONCURRENT.exec(query)?.[1] !== undefined
+  const isFirst = ({ query }: SchemaStatement): boolean => CONCURRENT.exec(query)?.[1] !== undefined
   const joined = statements.filter((one) => !isAlone(one)).map(({ query }) => query.replace(/;\s*$/, ''))
   // A user's view may end with a comment.
   const ended = joined.map((one) => (/--[^\n]*$/.test(one) ? `${one}\n` : one))
