@@ -392,7 +392,8 @@ class NamesWork implements Work {
   }
 
   refuse(): void {
-    requireAdoptable(this.facts, tableName(this.on.table))
+    // A batch is another table than the rows, so Citus could not plan the claim of even a local table's names.
+    requireAdoptable(this.facts, tableName(this.on.table), this.facts.distribution !== undefined)
   }
 
   /** If the table of names was emptied, or rows were written past the triggers, the steps claim the missing names. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { dollarQuote, literal, qualified, quote } from '../sql/identifier'
+import type { Distribution } from '../sql/spread'
 import { SQLSTATE } from '../sql/sqlstate'
 import { bytewise, field, tableName, type TextTable } from '../sql/text-table'
 import type { OwnedFunction } from '../sql/trigger-set'
@@ -170,8 +171,8 @@ export interface AdoptionFacts {
   readonly keyColumns: readonly string[]
   /** Whether policies hide rows from the role. */
   readonly hidesRows: boolean
-  /** Whether Citus keeps the rows in shards, or in copies on every node. */
-  readonly distributed: boolean
+  /** Where Citus keeps the rows. If undefined, Citus does not manage the table. */
+  readonly distribution: Distribution | undefined
   /** Tables that inherit from it. */
   readonly children: readonly string[]
   readonly checks: readonly { readonly name: string; readonly columns: readonly string[] }[]

@@ -77,8 +77,8 @@ async function adoptionFacts(
     [relation, ours],
   )) as readonly { facts: string }[]
   if (!row) return undefined
-  const distributed = isElsewhere(await distributionOf(query, relation))
-  return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distributed'>), distributed }
+  const distribution = await distributionOf(query, relation)
+  return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distribution'>), distribution }
 }
 
 /** A hidden column with the comment that TypeORM expects. */
@@ -237,10 +237,15 @@ export async function refuseNullRows(
 /**
  * Refuses tables that the steps of an adoption cannot handle. To read or abandon such a table is allowed.
  *
+ * @param isDistributed whether Citus keeps the rows where the steps cannot run
  * @throws AdoptionError
  */
-export function requireAdoptable({ hidesRows, distributed, children }: AdoptionFacts, relation: string): void {
-  if (distributed)
+export function requireAdoptable(
+  { hidesRows, distribution, children }: AdoptionFacts,
+  relation: string,
+  isDistributed: boolean = isElsewhere(distribution),
+): void {
+  if (isDistributed)
     throw new AdoptionError(
       'unsupported',
       `${relation} cannot be adopted: Citus distributes it. Run undistribute_table() for it, then adopt it. ` +

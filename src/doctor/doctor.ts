@@ -10,7 +10,7 @@ import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../err
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
 import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
-import { exactState, findDrift, scopesBeside, spreadDrift, workDrift } from '../schema/readiness'
+import { exactState, findDrift, tablesBeside, spreadDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
 import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
@@ -216,7 +216,7 @@ async function openTextSubject(
     references: referenceNames(metadata),
     companions: [...scopes, ...names],
     triggers: state?.triggers.map(({ name }) => name),
-    others: scopesBeside(metadata),
+    others: tablesBeside(metadata),
   })
   if (!state || !surroundings) return undefined
   const key = typed(state, databaseNames(metadata.primaryColumns))

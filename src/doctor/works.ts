@@ -11,6 +11,7 @@ import {
 } from '../registry/registry'
 import { type TableState, tableState } from '../sql/catalog'
 import { namedSet } from '../sql/names'
+import { isElsewhere } from '../sql/spread'
 import { type NumberTable, scopesName } from '../sql/numbers'
 import { tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
@@ -123,7 +124,7 @@ export async function lookAtHolders(
     const { table } = await tableState(subject.reader.query, relation, [])
     const columns = [declaration.text.column, ...rootOf(declaration.metadata).primaryColumns]
     const isRead =
-      surroundings.spread.distribution === undefined &&
+      !isElsewhere(surroundings.spread.distribution) &&
       table &&
       missingColumns(table, databaseNames(columns)).length === 0
     names.push(heldName(declaration, isRead ? countedRows(relation, surroundings) : undefined))

@@ -9,7 +9,7 @@ import {
 } from '../declare/column'
 import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
-import { checkOptions, RULE, type Rules } from '../options'
+import { checkOptions, oneOf, RULE, type Rules } from '../options'
 import { entityTable, normalizeColumn, requireKeyTypes, requireString, textColumn } from '../registry/declarations'
 import { requireMetadataInternals } from '../registry/internals'
 import { holderTable, namesTable } from '../registry/names'
@@ -58,6 +58,11 @@ export interface UniqueNameOptions {
   readonly nullable?: boolean
   /** The name of the text column. @default the naming strategy's, or the one in `@Column` */
   readonly name?: string
+  /**
+   * Let Citus keep the table local, for instance because of a foreign key to a reference table. The triggers then plan
+   * their statements at each write. One name of the table is enough. @default Citus cannot manage the table
+   */
+  readonly citus?: 'local'
 }
 
 /**
@@ -160,7 +165,7 @@ function resolveName(index: IndexMetadata, metadata: EntityMetadata, raw: RawNam
   if (transformers.length === 0) requireString(column, where)
   forbidSharedColumns(where, metadata, [column])
   requireKeyTypes(metadata, where)
-  const { normalizer, namespace, former } = raw
+  const { normalizer, namespace, former, citus } = raw
   const declaration: NameDeclaration = {
     name: raw.property,
     metadata,
@@ -169,6 +174,7 @@ function resolveName(index: IndexMetadata, metadata: EntityMetadata, raw: RawNam
     table: entityTable(metadata),
     namespace,
     former,
+    citus,
     lookup: `${plainName('name', metadata.tableName, column.databaseName)}_lookup`,
   }
   requireOneNormalizer(where, declaration)
@@ -336,6 +342,7 @@ interface RawName {
   readonly namespace: string
   readonly normalizer: Normalizer
   readonly former: FormerPolicy
+  readonly citus: 'local' | undefined
 }
 
 /** The length of the column `namespace`. */
@@ -357,6 +364,7 @@ const UNIQUE_NAME_RULES: Rules<UniqueNameOptions> = {
   },
   nullable: RULE.boolean,
   name: RULE.name,
+  citus: oneOf('local'),
 }
 
 /**
@@ -365,12 +373,12 @@ const UNIQUE_NAME_RULES: Rules<UniqueNameOptions> = {
  */
 function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {
   checkOptions(where, options, UNIQUE_NAME_RULES, ['namespace'])
-  const { namespace, normalize, former = 'free' } = options
+  const { namespace, normalize, former = 'free', citus } = options
   const normalizer = toNormalizer(normalize)
-  if (typeof former === 'string') return { property, namespace, normalizer, former: POLICIES[former] }
+  if (typeof former === 'string') return { property, namespace, normalizer, former: POLICIES[former], citus }
   const [[key, duration] = ['reserveFor', undefined]] = Object.entries(former)
   const policy: FormerPolicy = { state: STATES[key] ?? 'reserved', interval: durationOf(key, duration).interval }
-  return { property, namespace, normalizer, former: policy }
+  return { property, namespace, normalizer, former: policy, citus }
 }
 
 const POLICIES: Readonly<Record<Extract<FormerOption, string>, FormerPolicy>> = {

@@ -112,6 +112,7 @@ export function holderTable(metadata: EntityMetadata): HolderTable {
       normalizer: normalizerLabel(text.normalizer),
     })),
     of: namesTable(dataSource),
+    citus: tableNames(root).find(({ citus }) => citus !== undefined)?.citus,
   }
 }
 

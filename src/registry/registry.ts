@@ -60,6 +60,8 @@ export interface NameDeclaration {
   readonly table: Pick<TextTable, 'schema' | 'table'>
   readonly namespace: string
   readonly former: FormerPolicy
+  /** Whether the table may be a local table of Citus. */
+  readonly citus: 'local' | undefined
   /** The name of the hash index that finds a row by the name. */
   readonly lookup: string
 }

@@ -4,6 +4,7 @@ import { foreignSchema } from '../registry/declarations'
 import {
   dataSourceOf,
   type Declaration,
+  type NameDeclaration,
   type ReadyTable,
   registry,
   rootOf,
@@ -12,12 +13,13 @@ import {
   tableNumbers,
   type TriggerWork,
 } from '../registry/registry'
+import { namesTable } from '../registry/names'
 import { requireServer } from '../registry/internals'
 import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
 import { type Query, tableOids, type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
-import { distributeScopes, type Spread, spreadOf } from '../sql/spread'
+import { distributeScopes, isElsewhere, type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
 import { parseNote, type TriggerSet } from '../sql/trigger-set'
@@ -156,7 +158,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server, sets.length > 0)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
-  const spread = await spreadOf(query, tableName(table), state.spread, scopesBeside(metadata))
+  const spread = await spreadOf(query, tableName(table), state.spread, tablesBeside(metadata))
   refuseSpread(metadata, spread, [table])
   const findings = [...findDrift(table, state), ...workDrift(works, state)]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
@@ -202,7 +204,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   const sets = works.map(({ set }) => set)
   const { server, table } = await tableState(query, relation, sets)
   requireServer(server, sets.length > 0)
-  const spread = table && (await spreadOf(query, relation, table.spread, scopesBeside(root)))
+  const spread = table && (await spreadOf(query, relation, table.spread, tablesBeside(root)))
   if (spread) refuseSpread(root, spread, [])
   const findings = table ? workDrift(works, table) : only('missing', 'table', root.tableName)
   if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
@@ -245,18 +247,18 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
   })
 }
 
-/** The tables of scopes of an entity's numbers, as SQL. */
-export const scopesBeside = (metadata: EntityMetadata): string[] =>
-  tableNumbers(metadata).map(({ table }) => scopesTable(table))
+/** The tables that triggers of an entity's table write: that of the names, and those of the scopes of numbers, as SQL. */
+export const tablesBeside = (metadata: EntityMetadata): string[] => [
+  ...tableNumbers(metadata).map(({ table }) => scopesTable(table)),
+  ...(tableNames(metadata).length === 0 ? [] : [tableName(namesTable(dataSourceOf(metadata)))]),
+]
 
 /** Returns why declarations that work in one place only cannot be kept on this table. */
 function unsupported(metadata: EntityMetadata, spread: Spread): string[] {
   const { distribution, isCoordinator, partitionedBy } = spread
   const numbers = tableNumbers(metadata).flatMap(({ table }) => withoutScopes(table, spread))
-  if (!distribution && partitionedBy.length === 0) return numbers
-  const kept = tableNames(metadata).map(
-    ({ name }) => `"${name}" is kept by triggers that know one table, without shards or partitions`,
-  )
+  const names = tableNames(metadata).flatMap((one) => withoutNames(one, spread))
+  if (!distribution && partitionedBy.length === 0) return [...names, ...numbers]
   const small = metadata.columns.filter(
     ({ isGenerated, generationStrategy, type }) =>
       isGenerated && generationStrategy !== 'uuid' && !['bigint', 'int8'].includes(String(type)),
@@ -264,7 +266,19 @@ function unsupported(metadata: EntityMetadata, spread: Spread): string[] {
   const ids = isCoordinator
     ? []
     : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share only counters of type bigint`)
-  return [...kept, ...numbers, ...ids]
+  return [...names, ...numbers, ...ids]
+}
+
+/** Returns why the triggers could not keep a name for each of its rows, on the node of the rows. */
+function withoutNames({ name, metadata }: NameDeclaration, spread: Spread): string[] {
+  const { distribution, isCoordinator, partitionedBy, beside } = spread
+  const names = tableName(namesTable(dataSourceOf(metadata)))
+  if (isElsewhere(distribution) || partitionedBy.length > 0)
+    return [`"${name}" is kept by triggers that know one table, without shards or partitions`]
+  if (distribution && !tableNames(metadata).some(({ citus }) => citus === 'local'))
+    return [`"${name}" needs the option { citus: 'local' } and a migration, because Citus keeps the table local`]
+  if (beside.has(names)) return [`"${name}" is kept in ${names}, which Citus manages`]
+  return isCoordinator ? [] : [`"${name}" is kept in ${names}, which only the coordinator has`]
 }
 
 /** Returns why the triggers could not lock one scope for all of its rows, on the node of the rows. */

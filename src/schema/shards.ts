@@ -8,7 +8,7 @@ import { type Distribution, distributionOf, outOfShards, refuseDistributed, type
 import { tableName } from '../sql/text-table'
 import { parseNote } from '../sql/trigger-set'
 import type { SetPlan } from '../triggers/plan'
-import { refuseSpread, scopesBeside } from './readiness'
+import { refuseSpread, tablesBeside } from './readiness'
 import { type EntityTriggers, queryOf } from './table'
 
 /** A table, and the plan of its triggers. */
@@ -42,7 +42,7 @@ export async function refuseInShards(
     const rows = entityTable(metadata)
     const works = worksOn(tableName(rows), table, planned)
     const query = queryOf(queryRunner)
-    const spread = await spreadOf(query, tableName(rows), state.spread, scopesBeside(metadata))
+    const spread = await spreadOf(query, tableName(rows), state.spread, tablesBeside(metadata))
     requireInPlace(table, planned, works.up, spread)
     if (works.up) up.push(refuseDistributed(rows))
     if (works.down) down.push(refuseDistributed(rows))

@@ -58,6 +58,8 @@ export interface HolderTable {
   readonly primary: readonly { readonly name: string; readonly type: string }[]
   readonly names: readonly NameColumn[]
   readonly of: NamesTable
+  /** Whether the table may be a local table of Citus. */
+  readonly citus?: 'local' | undefined
 }
 
 /** A name of a refused statement, as an element of the DETAIL of its 23505. It never contains the text. */
@@ -132,9 +134,12 @@ export const pathOf = ({ schema, of }: HolderTable): RelationName | undefined =>
 export const namesTableOf = ({ schema, of }: HolderTable): string =>
   qualified(of.schema === schema ? undefined : of.schema, of.table)
 
-/** The holder's table as `t`, as its functions name it. Rows of child tables (INHERITS) hold no names. */
-export const holderRows = (holder: HolderTable): string =>
-  `ONLY ${qualified(pathOf(holder) === undefined ? undefined : holder.schema, holder.table)} AS t`
+/** The holder's table, as its functions name it. */
+export const holderRelation = (holder: HolderTable): string =>
+  qualified(pathOf(holder) === undefined ? undefined : holder.schema, holder.table)
+
+/** The same as `t`. Rows of child tables (INHERITS) hold no names. */
+export const holderRows = (holder: HolderTable): string => `ONLY ${holderRelation(holder)} AS t`
 
 /** PostgreSQL's own types that the table of names stores as JSON, or as texts if JavaScript would round them. */
 const KNOWN =
@@ -249,24 +254,25 @@ export function standingRow(holder: HolderTable, row: string): string {
       ) AS t`
 }
 
-const raiseRenamed = (): string => `
+export const raiseRenamed = (): string => `
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       ${OF_TABLE};`
 
-/**
- * Requires that the trigger is on the table that the functions name. Types of another table may have casts of any role.
- *
- * @param schema the table's schema, if names are resolved in another schema
- */
-export const refuseOtherTable = (table: string, schema?: string): string => `
-  IF NOT (${equal('TG_TABLE_NAME', literal(table))}
-    AND ${schema === undefined ? 'pg_catalog.pg_table_is_visible(TG_RELID)' : equal('TG_TABLE_SCHEMA', literal(schema))}) THEN${raiseRenamed()}
+/** @param schema the table's schema, if names are resolved in another schema */
+const isOn = (table: string, schema?: string): string =>
+  `${equal('TG_TABLE_NAME', literal(table))}
+    AND ${schema === undefined ? 'pg_catalog.pg_table_is_visible(TG_RELID)' : equal('TG_TABLE_SCHEMA', literal(schema))}`
+
+/** Requires that the trigger is on the table that the function names. Types of another table may have casts of any role. */
+export const refuseOtherTable = (table: string): string => `
+  IF NOT (${isOn(table)}) THEN${raiseRenamed()}
   END IF;`
 
-export const refuseOtherHolder = (holder: HolderTable): string =>
-  refuseOtherTable(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''))
+/** Whether the trigger is on the holder's table. */
+export const isHolder = (holder: HolderTable): string =>
+  isOn(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''))
 
 /**
  * A trigger follows a renamed column, but the text of a function does not. The trigger's WHEN shows the present names.
@@ -274,7 +280,10 @@ export const refuseOtherHolder = (holder: HolderTable): string =>
  * PostgreSQL parses the text with the current names, which an old snapshot does not show. So a function without
  * snapshots returns the columns. Another one checks the trigger, because an old snapshot also shows replaced triggers.
  */
-export function refuseRenamedColumns({ table, primary, names }: HolderTable): string {
+export function refuseRenamedColumns(holder: HolderTable): string {
+  const { table, primary, names, citus } = holder
+  // The triggers of a shard have its number in their names.
+  const relation = citus === undefined ? 'TG_RELID' : `${literal(holderRelation(holder))}::pg_catalog.regclass`
   const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
   return `
   IF EXISTS (
@@ -282,7 +291,7 @@ export function refuseRenamedColumns({ table, primary, names }: HolderTable): st
     JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
       AND ${equal('d.objid', 'g.oid')}
     CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(d.refclassid, d.refobjid, d.refobjsubid) AS a
-    WHERE ${equal('g.tgrelid', 'TG_RELID')} AND ${equal('g.tgname', literal(namedSet(table, 'update')))}
+    WHERE ${equal('g.tgrelid', relation)} AND ${equal('g.tgname', literal(namedSet(table, 'update')))}
       AND d.refobjsubid ${op('>')} 0
       AND CASE WHEN ${equal('a.object_names[3]', 'ANY (ARRAY[')}
         ${list(columns.map(literal), 8)}

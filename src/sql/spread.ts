@@ -137,6 +137,16 @@ export const isElsewhere = (distribution: Distribution | undefined): boolean =>
 
 type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>
 
+/**
+ * Predicates for an AND, in a trigger: it runs in the shard `s` of the table `p` of Citus.
+ *
+ * @param relation the table, as functions name it
+ */
+export const isInShardOf = (relation: string): string =>
+  `p.logicalrelid ${EQUALS} pg_catalog.to_regclass(${literal(relation)})
+        AND s.shardid ${EQUALS} pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
+        AND TG_RELID ${EQUALS} pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))`
+
 /** Adds the partitions to TypeORM's CREATE TABLE. Returns any other statement unchanged. */
 export function spreadTable({ schema, table, hash, spread }: SpreadTable, sql: string): string {
   const made = /^CREATE TABLE ((?:"(?:[^"]|"")*"\.)?"(?:[^"]|"")*") \(/u.exec(sql)?.[1]

@@ -11,6 +11,7 @@ import {
   scopesTable,
 } from '../sql/numbers'
 import { OF_TABLE, SQLSTATE } from '../sql/sqlstate'
+import { isInShardOf } from '../sql/spread'
 import { EQUALS, field, op, tableName } from '../sql/text-table'
 import type { KeptTable, TriggerNote } from '../sql/trigger-set'
 
@@ -187,9 +188,7 @@ const findShard = (table: NumberTable): string => `
         ON o.logicalrelid ${EQUALS} '${scopesName(table)}'::pg_catalog.regclass
       LEFT JOIN pg_catalog.pg_dist_shard AS z ON z.logicalrelid ${EQUALS} o.logicalrelid
         AND coalesce(z.shardminvalue, '') ${EQUALS} coalesce(s.shardminvalue, '')
-      WHERE p.logicalrelid ${EQUALS} pg_catalog.to_regclass(${literal(relation(table))})
-        AND s.shardid ${EQUALS} pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
-        AND TG_RELID ${EQUALS} pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))
+      WHERE ${isInShardOf(relation(table))}
         -- Copies of a shard would number their rows apart.
         AND p.repmodel ${EQUALS} 's'${table.count ? '' : isOwnShard()}
         AND ${isWithScopes(table)};

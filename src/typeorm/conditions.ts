@@ -29,7 +29,7 @@ import {
   tableNames,
   tableNumbers,
 } from '../registry/registry'
-import { knownReady, refuseSpread, scopesBeside } from '../schema/readiness'
+import { knownReady, refuseSpread, tablesBeside } from '../schema/readiness'
 import type { Query } from '../sql/catalog'
 import { equalsNoText, orNoHash } from '../sql/find'
 import { hasCitus, spreadOf } from '../sql/spread'
@@ -147,7 +147,7 @@ async function requirePlace({ queryRunner, expressionMap }: QueryBuilder, metada
   if (!citus) return
   const root = rootOf(metadata)
   const relation = tableName(entityTable(root))
-  const spread = await spreadOf(query, relation, { citus, partitionedBy: [] }, scopesBeside(root))
+  const spread = await spreadOf(query, relation, { citus, partitionedBy: [] }, tablesBeside(root))
   refuseSpread(root, spread)
   const by = spread.distribution?.column
   const { queryType, valuesSet } = expressionMap

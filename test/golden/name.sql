@@ -437,7 +437,7 @@ BEGIN
     WHERE n."holder" OPERATOR(pg_catalog.=) 'users';
     RETURN NULL;
   END IF;
-  SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
+  SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key)
   FROM (
     SELECT n.*
     FROM old_rows AS r
@@ -461,7 +461,8 @@ BEGIN
       OFFSET 0
     ) AS n
     ORDER BY n.namespace, n.hash
-  ) AS n;
+  ) AS n
+  INTO gone, keys;
   IF pg_catalog.cardinality(gone) OPERATOR(pg_catalog.>) 1 THEN
     -- In the order in which every statement locks names. A former name that has expired may have another holder by now.
     gone := ARRAY(

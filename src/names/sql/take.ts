@@ -16,7 +16,6 @@ import {
   NO_JOIN,
   oldRows,
   refuseRenamedColumns,
-  refuseOtherHolder,
   standingRow,
   transition,
   becomesHeld,
@@ -25,15 +24,17 @@ import {
   isFree,
   onConflict,
 } from '../../sql/names'
-import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
+import { SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
+import { bound, ofHolder, ofRows, requireHolder, shardVariables } from './shards'
+
 /** The maximum number of rounds. Each round locks the row that conflicts with a name; others can change it before. */
 const CLAIM_ROUNDS = 16
 
 /** The number of refused names that an error reports. No others are looked for. */
 const REPORTED = 10
 
-const DECLARATIONS = `
+const declarations = (holder: HolderTable): string => `
 #variable_conflict use_variable
 DECLARE
   given pg_catalog.int8;
@@ -44,7 +45,7 @@ DECLARE
   refusal pg_catalog.jsonb;
   one pg_catalog.record;
   found_id pg_catalog.int8;
-  statement pg_catalog.text;`
+  statement pg_catalog.text;${shardVariables(holder)}`
 
 /**
  * Runs AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ. It makes the rows of
@@ -54,8 +55,8 @@ DECLARE
  */
 export function takeBody(holder: HolderTable, adopting = false): string {
   const claim = adopting ? claimOldNames(holder) : ''
-  return `${DECLARATIONS}
-BEGIN${refuseOtherHolder(holder)}
+  return `${declarations(holder)}
+BEGIN${requireHolder(holder)}
   -- All rows of a statement have its number in their transaction: one look at the columns is enough for them. A client
   -- that sets the number itself saves itself the look, and no more.
   IF ${equal('TG_OP', `'UPDATE'`)} THEN
@@ -83,7 +84,7 @@ END
  * @param note SQL that records the clash of `one` with the name `found_id`, instead of an error
  * @param clear SQL that runs at the end
  */
-export const claimBody = (holder: HolderTable, note: string, clear: string): string => `${DECLARATIONS}
+export const claimBody = (holder: HolderTable, note: string, clear: string): string => `${declarations(holder)}
 BEGIN${insertNames(holder)}
   IF done ${op('<')} given THEN${takeOneByOne(holder, note)}
   END IF;${clear}
@@ -97,7 +98,7 @@ const touched = (holder: HolderTable): string => `FROM ${newRows(holder)} AS r
 
 function insertNames(holder: HolderTable): string {
   const counted = holder.names.map(({ column }) => `pg_catalog.count(r.${quote(column)})`)
-  return `
+  const insert = `
     INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
     SELECT DISTINCT ON (c.namespace, c.hash)
       c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
@@ -107,13 +108,14 @@ function insertNames(holder: HolderTable): string {
       WHERE v.text IS NOT NULL
     ) AS c
     ORDER BY c.namespace, c.hash
-    ${onConflict(holder)};
+    ${onConflict(holder)}`
+  return `${ofRows(holder, insert)};
     GET DIAGNOSTICS done = ROW_COUNT;
     SELECT ${counted.join(` ${op('+')} `)} INTO given FROM ${newRows(holder)} AS r;`
 }
 
 function changeNames(holder: HolderTable): string {
-  return `
+  const change = `
     WITH changed AS MATERIALIZED (
       SELECT v.*, ${holderKey(holder, 't')} AS key, h.id AS former_id,
         h.namespace AS former_namespace, h.hash AS former_hash, h.text AS former_text
@@ -137,7 +139,8 @@ function changeNames(holder: HolderTable): string {
     )
     SELECT (SELECT pg_catalog.count(c.text) FROM changed AS c),
       (SELECT pg_catalog.count(*) FROM passed),
-      (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)
+      (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)`
+  return `${ofRows(holder, change)}
     INTO given, done, freed;`
 }
 
@@ -165,6 +168,18 @@ const refuseChanged = (holder: HolderTable): string => `
 function takeOne(holder: HolderTable, refuses: string): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
+  const values = ['found_id', 'one.property', 'one.key'] as const
+  const [id, property, key] = bound(holder, values)
+  const take = `
+        UPDATE ${names} AS n
+        SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = ${property},
+          ${field('', 'key')} = ${key}, ${becomesHeld(holder)}
+        WHERE ${equal(field('n', 'id'), id)}
+          AND (${isFree(holder, key)}
+            OR ${isAbandoned(holder)})`
+  // EXECUTE does not set FOUND.
+  const [count, isTaken] =
+    holder.citus === undefined ? ['', 'FOUND'] : ['\n        GET DIAGNOSTICS done = ROW_COUNT;', equal('done', '1')]
   return `
       FOR round IN 1..${CLAIM_ROUNDS} LOOP
         -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
@@ -177,17 +192,11 @@ function takeOne(holder: HolderTable, refuses: string): string {
           VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
           ON CONFLICT DO NOTHING;
           EXIT WHEN FOUND;
-          IF ${equal('round', String(CLAIM_ROUNDS))} THEN${exhausted}
+          IF ${equal('round', String(CLAIM_ROUNDS))} THEN${exhausted(holder)}
           END IF;
           CONTINUE;
-        END IF;
-        UPDATE ${names} AS n
-        SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = one.property,
-          ${field('', 'key')} = one.key, ${becomesHeld(holder)}
-        WHERE ${equal(field('n', 'id'), 'found_id')}
-          AND (${isFree(holder, 'one.key')}
-            OR ${isAbandoned(holder)});
-        IF FOUND THEN
+        END IF;${ofRows(holder, take, values)};${count}
+        IF ${isTaken} THEN
           taken := pg_catalog.array_append(taken, found_id);
         ELSE${refuses}
         END IF;
@@ -199,8 +208,7 @@ function takeOne(holder: HolderTable, refuses: string): string {
 function takeOneByOne(holder: HolderTable, refuses: string): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
-  return `
-    FOR one IN
+  const left = `
       SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key
       ${touched(holder)}
       WHERE v.text IS NOT NULL AND NOT EXISTS (
@@ -213,7 +221,9 @@ function takeOneByOne(holder: HolderTable, refuses: string): string {
         -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
         FOR KEY SHARE
       )
-      ORDER BY v.namespace, hash
+      ORDER BY v.namespace, hash`
+  return `
+    FOR one IN${ofRows(holder, left)}
     LOOP${takeOne(holder, refuses)}
       EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(REPORTED))};
     END LOOP;
@@ -225,10 +235,10 @@ function takeOneByOne(holder: HolderTable, refuses: string): string {
 }
 
 /** Others take and release the name too often, or a user's trigger on the table of names undoes what is written. */
-const exhausted = `
+const exhausted = (holder: HolderTable): string => `
             RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
               MESSAGE = 'could not take a name due to concurrent changes, or a trigger on the table of names',
-              ${OF_TABLE};`
+              ${ofHolder(holder)};`
 
 const isNameOf = (holder: HolderTable, row: string): string => {
   const field = nameFields(holder)
@@ -262,11 +272,11 @@ const mayRead = `EXISTS (
                 AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')
             )`
 
-const refuse = ({ of }: HolderTable): string => `
+const refuse = (holder: HolderTable): string => `
       RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}',
-        MESSAGE = ${literal(`duplicate key value violates unique constraint ${quote(of.index)}`)},
+        MESSAGE = ${literal(`duplicate key value violates unique constraint ${quote(holder.of.index)}`)},
         DETAIL = pg_catalog.to_json(refused),
-        CONSTRAINT = ${literal(of.index)}, ${OF_TABLE};`
+        CONSTRAINT = ${literal(holder.of.index)}, ${ofHolder(holder)};`
 
 /**
  * Moves the names of rows whose keys change, former ones too. It moves all names of the statement at once, because two
@@ -276,27 +286,32 @@ const refuse = ({ of }: HolderTable): string => `
  * A row that no longer exists loses its names. A row that gets the key of a deleted row inherits nothing.
  */
 function moveKeys(holder: HolderTable): string {
-  return `
-    -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-    IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')}
+  const [now, before] = bound(holder, ['NEW', 'OLD'])
+  const differs = `(${differentKey(holder, before, now).join(' OR ')}
       OR EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1)) AND (EXISTS (
-      SELECT FROM ${standingRow(holder, 'NEW')}
+      SELECT FROM ${standingRow(holder, now)}
       ${namesOfRow(holder)}
       ${heldByRow(holder)}
       WHERE ${IS_DIFFERENT}
-    ) OR ${isLeft(holder)}) THEN${changedKeys(holder)}${moveNames(holder)}
+    ) OR ${isLeft(holder)})`
+  const find =
+    holder.citus === undefined ? '' : `${ofRows(holder, `SELECT ${differs}`, ['NEW', 'OLD'])} INTO moves;\n   `
+  return `
+    -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
+   ${find} IF ${holder.citus === undefined ? differs : 'moves'} THEN${ofRows(holder, changedKeys(holder) + moveNames(holder))};
     END IF;`
 }
 
 /** The condition that a name is left at the old key of the row. */
 function isLeft(holder: HolderTable): string {
   const field = nameFields(holder)
-  return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
+  const [now, before] = bound(holder, ['NEW', 'OLD'])
+  return `(${differentKey(holder, before, now).join(' OR ')}) AND EXISTS (
       SELECT FROM ${namesTableOf(holder)} AS n
-      WHERE ${equal(field('n', 'key'), holderKey(holder, 'OLD'))}
+      WHERE ${equal(field('n', 'key'), holderKey(holder, before))}
         AND ${equal(field('n', 'holder'), literal(holder.holder))}
     ) AND NOT EXISTS (
-      SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `OLD.${quote(name)}`).join(' AND ')}
+      SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `${before}.${quote(name)}`).join(' AND ')}
     )`
 }
 
@@ -375,7 +390,7 @@ function moveNames(holder: HolderTable): string {
           AND NOT (m.id ${op('=')} ANY (SELECT o.id FROM moved AS o WHERE o.next IS NOT NULL))
       )
       UPDATE ${namesTableOf(holder)} AS n SET ${field('', 'key')} = m.next
-      FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL;`
+      FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL`
 }
 
 /** Joins the name `h` that the row `t` holds in the column, according to the table of names. */
@@ -399,6 +414,12 @@ const IS_DIFFERENT: string = differ(['h.text'], ['v.text'])
  * which takes longer to start than to work. The pass handles a name that they do not take.
  */
 function changeOneName(holder: HolderTable): string {
+  // There, only a row that is not the first of its statement is left out.
+  if (holder.citus !== undefined)
+    return `
+    IF NOT moves AND EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1) THEN
+      RETURN NULL;
+    END IF;`
   return `${seeChange(holder)}
     IF NOT FOUND THEN
       RETURN NULL;

@@ -17,13 +17,13 @@ import {
   oldRows,
   pathOf,
   refuseRenamedColumns,
-  refuseOtherHolder,
   refuseOtherTable,
 } from '../../sql/names'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
 import { type Firing, type Trigger, TRIGGER_MARK, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
 import { HOLDER_SET } from '../../triggers/names'
+import { ofRows, requireHolder, shardVariables } from './shards'
 import { claimOldNames, takeBody } from './take'
 
 /** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */
@@ -98,13 +98,8 @@ function giveBody(holder: HolderTable, adopting: boolean): string {
   const { of } = holder
   const names = namesTableOf(holder)
   const id = nameField(of, 'n', 'id')
-  return `
-#variable_conflict use_variable
-DECLARE
-  gone pg_catalog.int8[];
-  keys pg_catalog.jsonb[];${adopting ? '\n  one pg_catalog.record;' : ''}
-BEGIN${refuseOtherHolder(holder)}${refuseRenamedColumns(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}
-  SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
+  const find = `
+  SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key)
   FROM (
     SELECT n.*
     FROM ${oldRows(holder)} AS r
@@ -118,7 +113,14 @@ BEGIN${refuseOtherHolder(holder)}${refuseRenamedColumns(holder)}${truncated(hold
       ${NO_JOIN}
     ) AS n
     ORDER BY n.namespace, n.hash
-  ) AS n;
+  ) AS n`
+  return `
+#variable_conflict use_variable
+DECLARE
+  gone pg_catalog.int8[];
+  keys pg_catalog.jsonb[];${adopting ? '\n  one pg_catalog.record;' : ''}${shardVariables(holder)}
+BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}${ofRows(holder, find)}
+  INTO gone, keys;
   IF pg_catalog.cardinality(gone) ${op('>')} 1 THEN
     -- In the order in which every statement locks names. A former name that has expired may have another holder by now.
     gone := ARRAY(

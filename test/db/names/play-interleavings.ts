@@ -1,15 +1,19 @@
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../../support/database'
-import { at, expectedAt, useNamesStage } from '../../support/names-stage'
+import { at, expectedAt, type NamesSetting, useNamesStage } from '../../support/names-stage'
 import type { Level } from '../../support/sessions'
 import { interleavings, sequences } from './interleavings'
 
-/** Declares the tests of a file: every interleaving, with all sessions at one of these levels. */
-export function testInterleavings(levels: readonly Level[]): void {
+/**
+ * Declares the tests of a file: every interleaving, with all sessions at one of these levels.
+ *
+ * @param setting the triggers of both tables; if undefined, those of every table
+ */
+export function testInterleavings(levels: readonly Level[], setting?: NamesSetting): void {
   const stage = useNamesStage(useDatabase())
   describe.each(levels)('at %s', (level) => {
     test.each([...interleavings, ...sequences])('$name', async (interleaving) => {
-      expect(await stage.play(interleaving, level)).toEqual({
+      expect(await stage.play(interleaving, level, setting)).toEqual({
         transcript: expectedAt(interleaving.steps, level),
         names: at(interleaving.names, level),
         violations: [],

@@ -23,6 +23,7 @@ const users = holderTable('users', names, {
 
 const STATEMENTS: Readonly<Record<string, readonly string[]>> = {
   'names of a holder': nameTriggersOf(users).create,
+  'names of a holder that Citus may keep local': nameTriggersOf({ ...users, citus: 'local' }).create,
   'names written directly': namesGuard(names).create,
   'names of rows that are there': [claimAllNames(users), releaseAllNames(users)],
 }
@@ -88,6 +89,7 @@ test.each<[string, readonly string[]]>([
   ['what the triggers of a holder do', nameTriggersOf(users).create],
   ['what they do for keys of any type', nameTriggersOf({ ...users, primary: KEYS.slice(0, -2) }).create],
   ['what they do where search_path alone knows the names', nameTriggersOf({ ...users, schema: 'a' }).create],
+  ['what they do where Citus may keep the table local', nameTriggersOf({ ...users, citus: 'local' }).create],
   ['what the triggers of the table of names do', namesGuard(names).create],
   ['what a migration does with rows', [claimAllNames(users), releaseAllNames(users)]],
   ['what a migration does with names that move', [claimAllNames(users, before(users))]],

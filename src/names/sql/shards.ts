@@ -1,0 +1,62 @@
+import { dollarQuote, literal } from '../../sql/identifier'
+import { holderRelation, holderRows, type HolderTable, isHolder, raiseRenamed } from '../../sql/names'
+import { all } from '../../sql/numbers'
+import { isInShardOf } from '../../sql/spread'
+import { OF_TABLE } from '../../sql/sqlstate'
+import { equal } from '../../sql/text-table'
+
+/*
+ * The triggers of a local table of Citus run on its shard. Citus plans no statement that joins its table to a transition
+ * table, so these statements name the shard in place of the table. The shard's name is not known before, so EXECUTE
+ * runs them, if the declaration says that the table may be such a table. All others run them as they are.
+ */
+
+/** The variables that the statements of a table that may be local to Citus need. */
+export const shardVariables = (holder: HolderTable): string =>
+  holder.citus === undefined
+    ? ''
+    : `
+  moves boolean;
+  holder_rows pg_catalog.text := ${literal(holderRows(holder))};`
+
+/** Requires that the trigger is on the table that the functions name, or on its shard. */
+export const requireHolder = (holder: HolderTable): string => `
+  IF NOT (${isHolder(holder)}) THEN${holder.citus === undefined ? raiseRenamed() : findShard(holder)}
+  END IF;`
+
+const findShard = (holder: HolderTable): string => `
+    IF pg_catalog.to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
+      SELECT pg_catalog.concat('ONLY ', TG_RELID::pg_catalog.regclass, ' AS t') INTO holder_rows
+      FROM pg_catalog.pg_dist_partition AS p
+      JOIN pg_catalog.pg_dist_shard AS s ON ${equal('s.logicalrelid', 'p.logicalrelid')}
+      JOIN pg_catalog.pg_type AS y ON ${equal('y.typrelid', 'TG_RELID')}
+      WHERE ${all(
+        8,
+        isInShardOf(holderRelation(holder)),
+        equal('p.partmethod', `'n'`),
+        equal('p.repmodel', `'s'`),
+        equal('p.colocationid', '0'),
+        // Citus hides shards in pg_class, but not their row types.
+        equal('pg_catalog.pg_get_userbyid(y.typowner)', 'current_user'),
+      )};
+    ELSE
+      holder_rows := NULL;
+    END IF;
+    IF holder_rows IS NULL THEN${raiseRenamed()}
+    END IF;`
+
+/** The names of values in a statement: as they are, or `$1` and so on, for EXECUTE. */
+export const bound = <Values extends readonly string[]>(holder: HolderTable, values: Values): Values =>
+  holder.citus === undefined ? values : (values.map((_, index) => `$${index + 1}`) as readonly string[] as Values)
+
+/** Returns a query that reads rows of the holder's table, as a FOR loop takes it. */
+export function ofRows(holder: HolderTable, sql: string, values: readonly string[] = []): string {
+  if (holder.citus === undefined) return sql
+  const parts = sql.split(`FROM ${holderRows(holder)}`).map((part) => dollarQuote(part))
+  const using = values.length === 0 ? '' : ` USING ${values.join(', ')}`
+  return ` EXECUTE pg_catalog.concat(${parts.join(", 'FROM ', holder_rows, ")})${using}`
+}
+
+/** The table that an error names: the holder's, also if the trigger is on its shard. */
+export const ofHolder = ({ citus, table }: HolderTable): string =>
+  citus === undefined ? OF_TABLE : `SCHEMA = TG_TABLE_SCHEMA, TABLE = ${literal(table)}`

@@ -1,0 +1,9 @@
+import { nameTriggersOf } from '../../../src/names/sql/triggers'
+import { LEVELS } from '../../support/sessions'
+import { testInterleavings } from './play-interleavings'
+
+/** Of tables that Citus may keep local: no statement has a kept plan, and none sets FOUND. */
+testInterleavings(LEVELS, {
+  name: 'local',
+  triggers: (table) => nameTriggersOf({ ...table, citus: 'local' }).create,
+})
