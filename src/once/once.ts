@@ -185,7 +185,8 @@ function callOf(manager: EntityManager, token: string, work: Call['work'], optio
   const { keepFailures, patience, whileRunning } = options
   let expires: Call['expires'] = [null, null]
   if (options.expires instanceof Date) {
-    if (options.expires.getTime() <= Date.now())
+    // An invalid Date is no number, and later than nothing.
+    if (!(options.expires.getTime() > Date.now()))
       throw new DeclarationError(
         `"expires" must be in the future. Give a later Date, or a duration such as '24 hours'.`,
       )

@@ -11,7 +11,8 @@ import {
 } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
-import { back, generate, migrate, nothingLeft, runAll, step } from '../../support/generated'
+import { generate, migrate, runAll } from '../../support/generated'
+import { back, nothingLeft, step } from '../../support/generated-steps'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase({ wrapped: true })

@@ -4,7 +4,8 @@ import { SchemaDriftError } from '../../../src'
 import { countWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { countsOf } from '../../support/numbered-table'
-import { back, nothingLeft, runAll, step } from '../../support/generated'
+import { runAll } from '../../support/generated'
+import { back, nothingLeft, step } from '../../support/generated-steps'
 
 const db = useDatabase({ wrapped: true })
 const client = db.useClient()
