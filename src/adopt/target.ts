@@ -248,8 +248,8 @@ export function requireAdoptable(
   if (isDistributed)
     throw new AdoptionError(
       'unsupported',
-      `${relation} cannot be adopted: Citus distributes it. Run undistribute_table() for it, then adopt it. ` +
-        'With a text it may be distributed again; with names or numbers it may not (docs/scale.md).',
+      `${relation} cannot be adopted: Citus manages it. Run undistribute_table() for it, then adopt it. ` +
+        'Which tables Citus can manage afterwards is in docs/scale.md.',
     )
   const [why, next] = hidesRows
     ? [

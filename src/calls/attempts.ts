@@ -30,7 +30,7 @@ export class Attempts {
   private readonly started = performance.now()
   /** The number of attempts, including the one under way. */
   count = 1
-  /** The unique violation of our own index, when no row was found with the text. */
+  /** The unique violation of our own index in this attempt, when no row was found with the text. */
   refusal: unknown
 
   constructor(
@@ -74,6 +74,7 @@ export class Attempts {
     }
     await sleep(backoffMilliseconds(this.count, Math.random()))
     this.count += 1
+    this.refusal = undefined
     const event = currentEvent()
     if (event) event.attempts += 1
   }

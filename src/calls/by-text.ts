@@ -15,7 +15,7 @@ import {
   requireArray,
 } from './call-options'
 import { coalescerOf } from './coalescer'
-import { type EntityText, entityTextOf, keyOnly, type ReadyText, readyText } from './entity-text'
+import { type EntityText, entityTextOf, keyOnly, readyText } from './entity-text'
 import { entitylessEvent } from './hydrate'
 import { find, findRows, foundRow, isSeen, lookedUp, requireDeleteDate } from './look-up'
 import { statementsOf } from './statements'
@@ -133,7 +133,8 @@ export async function deleteByText<
   if (!row) return false
   const caller = callerOf(deleteByText)
   const session = await openSession(manager)
-  const remove = async (ready: ReadyText): Promise<boolean> => {
+  const remove = async (): Promise<boolean> => {
+    const ready = await readyText(session, entityText)
     const attempts = new Attempts(session, entityText.declaration.name)
     const { delete: ofLive, deleteAnyway } = statementsOf(ready)
     for (;;) {
@@ -151,7 +152,7 @@ export async function deleteByText<
   }
   try {
     await entitylessEvent(session, entityText, 'BeforeRemove')
-    const removed = await calledFrom(caller, remove(await readyText(session, entityText)))
+    const removed = await calledFrom(caller, remove())
     if (removed) await entitylessEvent(session, entityText, 'AfterRemove')
     return removed
   } finally {

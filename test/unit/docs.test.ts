@@ -99,6 +99,5 @@ const GROUPS: Readonly<Record<string, readonly string[]>> = {
   'all in this table': ALL,
   'all that return entities': ALL.filter((name) => !/^(?:exists|count|delete)ByText$/.test(name)),
   'look-ups': LOOK_UPS,
-  'look-ups, `deleteByText`': LOOK_UPS,
   'find-or-create': ALL.filter((name) => name.startsWith('findOrCreate')),
 }

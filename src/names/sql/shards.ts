@@ -6,9 +6,10 @@ import { OF_TABLE } from '../../sql/sqlstate'
 import { equal } from '../../sql/text-table'
 
 /*
- * The triggers of a local table of Citus run on its shard. Citus plans no statement that joins its table to a transition
- * table, so these statements name the shard in place of the table. The shard's name is not known before, so EXECUTE
- * runs them, if the declaration says that the table may be such a table. All others run them as they are.
+ * The triggers of a local table of Citus run on its shard. A statement that names the table there would be planned by
+ * Citus, which joins no table of its own to a transition table. So the statements name the shard in place of the table.
+ * Its name is not known before, so EXECUTE runs them if the declaration allows Citus to keep the table local. In all
+ * other functions they are as they are. Numbers do the same for their table of scopes (`placed` in `sql/numbers.ts`).
  */
 
 /** The variables that the statements of a table that may be local to Citus need. */
@@ -36,7 +37,8 @@ const findShard = (holder: HolderTable): string => `
         equal('p.partmethod', `'n'`),
         equal('p.repmodel', `'s'`),
         equal('p.colocationid', '0'),
-        // Citus hides shards in pg_class, but not their row types.
+        // Another role's shard is a trap: its casts would run as the function's owner. Citus hides shards in pg_class,
+        // but not their row types.
         equal('pg_catalog.pg_get_userbyid(y.typowner)', 'current_user'),
       )};
     ELSE
@@ -45,12 +47,12 @@ const findShard = (holder: HolderTable): string => `
     IF holder_rows IS NULL THEN${raiseRenamed()}
     END IF;`
 
-/** The names of values in a statement: as they are, or `$1` and so on, for EXECUTE. */
-export const bound = <Values extends readonly string[]>(holder: HolderTable, values: Values): Values =>
-  holder.citus === undefined ? values : (values.map((_, index) => `$${index + 1}`) as readonly string[] as Values)
+/** A variable in a statement: as it is, or the value of EXECUTE at the 1-based position. */
+export const bound = (holder: HolderTable, position: number, variable: string): string =>
+  holder.citus === undefined ? variable : `$${position}`
 
-/** Returns a query that reads rows of the holder's table, as a FOR loop takes it. */
-export function ofRows(holder: HolderTable, sql: string, values: readonly string[] = []): string {
+/** Returns a statement that reads rows of the holder's table, or its EXECUTE, without INTO and the semicolon. */
+export function onRows(holder: HolderTable, sql: string, values: readonly string[] = []): string {
   if (holder.citus === undefined) return sql
   const parts = sql.split(`FROM ${holderRows(holder)}`).map((part) => dollarQuote(part))
   const using = values.length === 0 ? '' : ` USING ${values.join(', ')}`

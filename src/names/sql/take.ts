@@ -26,7 +26,7 @@ import {
 } from '../../sql/names'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
-import { bound, ofHolder, ofRows, requireHolder, shardVariables } from './shards'
+import { bound, ofHolder, onRows, requireHolder, shardVariables } from './shards'
 
 /** The maximum number of rounds. Each round locks the row that conflicts with a name; others can change it before. */
 const CLAIM_ROUNDS = 16
@@ -109,7 +109,7 @@ function insertNames(holder: HolderTable): string {
     ) AS c
     ORDER BY c.namespace, c.hash
     ${onConflict(holder)}`
-  return `${ofRows(holder, insert)};
+  return `${onRows(holder, insert)};
     GET DIAGNOSTICS done = ROW_COUNT;
     SELECT ${counted.join(` ${op('+')} `)} INTO given FROM ${newRows(holder)} AS r;`
 }
@@ -140,7 +140,7 @@ function changeNames(holder: HolderTable): string {
     SELECT (SELECT pg_catalog.count(c.text) FROM changed AS c),
       (SELECT pg_catalog.count(*) FROM passed),
       (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)`
-  return `${ofRows(holder, change)}
+  return `${onRows(holder, change)}
     INTO given, done, freed;`
 }
 
@@ -168,13 +168,13 @@ const refuseChanged = (holder: HolderTable): string => `
 function takeOne(holder: HolderTable, refuses: string): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
-  const values = ['found_id', 'one.property', 'one.key'] as const
-  const [id, property, key] = bound(holder, values)
+  const values = ['found_id', 'one.property', 'one.key']
+  const key = bound(holder, 3, 'one.key')
   const take = `
         UPDATE ${names} AS n
-        SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = ${property},
+        SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = ${bound(holder, 2, 'one.property')},
           ${field('', 'key')} = ${key}, ${becomesHeld(holder)}
-        WHERE ${equal(field('n', 'id'), id)}
+        WHERE ${equal(field('n', 'id'), bound(holder, 1, 'found_id'))}
           AND (${isFree(holder, key)}
             OR ${isAbandoned(holder)})`
   // EXECUTE does not set FOUND.
@@ -195,7 +195,7 @@ function takeOne(holder: HolderTable, refuses: string): string {
           IF ${equal('round', String(CLAIM_ROUNDS))} THEN${exhausted(holder)}
           END IF;
           CONTINUE;
-        END IF;${ofRows(holder, take, values)};${count}
+        END IF;${onRows(holder, take, values)};${count}
         IF ${isTaken} THEN
           taken := pg_catalog.array_append(taken, found_id);
         ELSE${refuses}
@@ -223,7 +223,7 @@ function takeOneByOne(holder: HolderTable, refuses: string): string {
       )
       ORDER BY v.namespace, hash`
   return `
-    FOR one IN${ofRows(holder, left)}
+    FOR one IN${onRows(holder, left)}
     LOOP${takeOne(holder, refuses)}
       EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(REPORTED))};
     END LOOP;
@@ -286,26 +286,25 @@ const refuse = (holder: HolderTable): string => `
  * A row that no longer exists loses its names. A row that gets the key of a deleted row inherits nothing.
  */
 function moveKeys(holder: HolderTable): string {
-  const [now, before] = bound(holder, ['NEW', 'OLD'])
+  const [now, before] = [bound(holder, 1, 'NEW'), bound(holder, 2, 'OLD')]
   const differs = `(${differentKey(holder, before, now).join(' OR ')}
       OR EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1)) AND (EXISTS (
       SELECT FROM ${standingRow(holder, now)}
       ${namesOfRow(holder)}
       ${heldByRow(holder)}
       WHERE ${IS_DIFFERENT}
-    ) OR ${isLeft(holder)})`
+    ) OR ${isLeft(holder, now, before)})`
   const find =
-    holder.citus === undefined ? '' : `${ofRows(holder, `SELECT ${differs}`, ['NEW', 'OLD'])} INTO moves;\n   `
+    holder.citus === undefined ? '' : `${onRows(holder, `SELECT ${differs}`, ['NEW', 'OLD'])} INTO moves;\n   `
   return `
     -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-   ${find} IF ${holder.citus === undefined ? differs : 'moves'} THEN${ofRows(holder, changedKeys(holder) + moveNames(holder))};
+   ${find} IF ${holder.citus === undefined ? differs : 'moves'} THEN${onRows(holder, changedKeys(holder) + moveNames(holder))};
     END IF;`
 }
 
 /** The condition that a name is left at the old key of the row. */
-function isLeft(holder: HolderTable): string {
+function isLeft(holder: HolderTable, now: string, before: string): string {
   const field = nameFields(holder)
-  const [now, before] = bound(holder, ['NEW', 'OLD'])
   return `(${differentKey(holder, before, now).join(' OR ')}) AND EXISTS (
       SELECT FROM ${namesTableOf(holder)} AS n
       WHERE ${equal(field('n', 'key'), holderKey(holder, before))}
@@ -414,7 +413,7 @@ const IS_DIFFERENT: string = differ(['h.text'], ['v.text'])
  * which takes longer to start than to work. The pass handles a name that they do not take.
  */
 function changeOneName(holder: HolderTable): string {
-  // There, only a row that is not the first of its statement is left out.
+  // The first row of a statement changes the names of all, and no later one does anything.
   if (holder.citus !== undefined)
     return `
     IF NOT moves AND EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1) THEN

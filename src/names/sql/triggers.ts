@@ -23,7 +23,7 @@ import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
 import { type Firing, type Trigger, TRIGGER_MARK, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
 import { HOLDER_SET } from '../../triggers/names'
-import { ofRows, requireHolder, shardVariables } from './shards'
+import { onRows, requireHolder, shardVariables } from './shards'
 import { claimOldNames, takeBody } from './take'
 
 /** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */
@@ -119,7 +119,7 @@ function giveBody(holder: HolderTable, adopting: boolean): string {
 DECLARE
   gone pg_catalog.int8[];
   keys pg_catalog.jsonb[];${adopting ? '\n  one pg_catalog.record;' : ''}${shardVariables(holder)}
-BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}${ofRows(holder, find)}
+BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}${onRows(holder, find)}
   INTO gone, keys;
   IF pg_catalog.cardinality(gone) ${op('>')} 1 THEN
     -- In the order in which every statement locks names. A former name that has expired may have another holder by now.
