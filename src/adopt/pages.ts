@@ -182,6 +182,7 @@ interface Sweep {
 /** Committing the rows of one page costs more than writing them. */
 const PAGE_BATCH = { first: 16, least: 16, fewest: 1 }
 
+/** The pages that a sweep reads. One look at the size is enough, because rows that are written later have their hashes. */
 export async function pagesOf({ query }: AdoptSession, { on }: Target): Promise<number> {
   const [row] = await query<{ pages: string }>(
     `SELECT (pg_catalog.pg_relation_size('${tableName(on.table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +

@@ -94,9 +94,6 @@ export const queueOf = (on: Held): string => objectOf(on, 'queue')
 /** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
 export const workOf = (on: Held): string => objectOf(on, 'work')
 
-/** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
-export const refusedOf = (on: Held): string => objectOf(on, 'refused')
-
 /** Makes that table from a query for the rows and their places. */
 export const makeWork = (on: AdoptedTable, query: string): string[] => [
   `DROP TABLE IF EXISTS ${workOf(on)}`,
@@ -105,6 +102,11 @@ export const makeWork = (on: AdoptedTable, query: string): string[] => [
   ...ownAlone(on, [workOf(on)]),
   `ANALYZE ${workOf(on)}`,
 ]
+
+/** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
+export const refusedOf = (on: Held): string => objectOf(on, 'refused')
+
+/** The sequence of temporary numbers. */
 export const numbersOf = (on: Held): string => objectOf(on, 'numbers')
 
 /** A temporary number that no other row has. */

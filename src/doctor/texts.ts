@@ -145,11 +145,12 @@ export class TextLook {
     for await (const { results } of this.subject.reader.pages(this.#parts, { among }))
       rows.push(...results.map((result) => this.#stored(result)).filter(isInChain))
     if (atTexts) {
-      for (const [id, same] of groupBy(rows, (row) => identitiesOf(row).stored))
+      const identified = rows.map((row) => ({ ...identitiesOf(row), key: row.key }))
+      for (const [id, same] of groupBy(identified, ({ stored }) => stored))
         if (same.length > 1) this.#twice.add(id, keysOf(same))
       // These texts become equal only when they are normalized.
-      for (const [id, same] of groupBy(rows, (row) => identitiesOf(row).normalized))
-        if (new Set(same.map((row) => identitiesOf(row).stored)).size > 1) this.#twiceNormalized.add(id, keysOf(same))
+      for (const [id, same] of groupBy(identified, ({ normalized }) => normalized))
+        if (new Set(same.map(({ stored }) => stored)).size > 1) this.#twiceNormalized.add(id, keysOf(same))
     }
     const chains = rows.flatMap(({ scope, hash }): ChainKey[] =>
       typeof hash === 'string' ? [{ scope: scope.map(String), hash }] : [],
@@ -229,7 +230,7 @@ function printOfText(row: StoredText): number {
   return (row.number ?? 0) === 0 ? print : -print
 }
 
-const keysOf = (rows: readonly StoredText[]): Key[] => rows.map(({ key }) => key)
+const keysOf = (rows: readonly Pick<StoredText, 'key'>[]): Key[] => rows.map(({ key }) => key)
 
 function identitiesOf({ texts, scope, normalized }: StoredText): {
   readonly stored: string

@@ -500,5 +500,5 @@ BEGIN${CONDITIONS}
 END
 `
 
-/** The functions that each schema has once. */
+/** The function that each schema has once, for all of its texts. */
 export const guardKernel: readonly TriggerFunction[] = [kernelFunction(KERNEL, DOCS, CHAIN)]
