@@ -22,10 +22,10 @@ export const shardVariables = (holder: HolderTable): string =>
 
 /** Requires that the trigger is on the table that the functions name, or on its shard. */
 export const requireHolder = (holder: HolderTable): string => `
-  IF NOT (${isHolder(holder)}) THEN${holder.citus === undefined ? raiseRenamed() : findShard(holder)}
+  IF NOT (${isHolder(holder)}) THEN${holder.citus === undefined ? raiseRenamed() : readShard(holder)}
   END IF;`
 
-const findShard = (holder: HolderTable): string => `
+const readShard = (holder: HolderTable): string => `
     IF pg_catalog.to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
       SELECT pg_catalog.concat('ONLY ', TG_RELID::pg_catalog.regclass, ' AS t') INTO holder_rows
       FROM pg_catalog.pg_dist_partition AS p
