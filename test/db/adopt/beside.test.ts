@@ -98,7 +98,7 @@ test('two adoptions that begin at once make the table of adoptions once', async 
   await other.query(`begin; ${made}`)
   const adopted = adopt(dataSource, Page, AT_LEISURE)
   const waiting = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
-  await expect.poll(async () => (await client.query(waiting)).rowCount).toBe(1)
+  await expect.poll(async () => (await client.query(waiting)).rowCount, { timeout: 30_000 }).toBe(1)
   await other.query('commit')
   expect(await adopted).toMatchObject({ step: 'done' })
 })
