@@ -23,6 +23,8 @@ export async function meet<T>(
 ): Promise<T> {
   await other.query(`BEGIN; ${sql}`)
   const waiting = call()
+  // It may be refused before the other session has its own answer.
+  waiting.catch(() => {})
   await untilBlocked(observer)
   await other.query(end)
   return await waiting
