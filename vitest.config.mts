@@ -73,18 +73,22 @@ const CORE = [
 // A file that was renamed must not leave them unnoticed.
 for (const file of CORE) accessSync(path.join(import.meta.dirname, file))
 
+/**
+ * A worker that keeps its modules loads TypeORM once, and not for each file. All entities of a worker's files make
+ * TypeORM slower, so that more files than these would lose by it.
+ */
+const KEPT = { isolate: false }
+
 /** Only what needs a server starts one: `npx vitest run --project unit` needs no Postgres. */
 export default defineConfig({
   test: {
     reporters: ['default', './test/support/reporter.ts'],
     pool: 'forks',
     maxWorkers: 3,
-    // A worker loads TypeORM once, and not for each file: a fifth of the time of all tests.
-    isolate: false,
     testTimeout: 60_000,
     hookTimeout: 60_000,
     projects: [
-      { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
+      { extends: true, test: { name: 'unit', ...KEPT, include: ['test/unit/**/*.test.ts'] } },
       {
         extends: true,
         test: {
@@ -98,7 +102,7 @@ export default defineConfig({
           },
         },
       },
-      { extends: true, test: { name: 'core', include: CORE, globalSetup: SERVER } },
+      { extends: true, test: { name: 'core', ...KEPT, include: CORE, globalSetup: SERVER } },
       { extends: true, test: { name: 'rest', include: OF_A_SERVER, exclude: CORE, globalSetup: SERVER } },
     ],
   },
