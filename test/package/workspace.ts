@@ -1,7 +1,9 @@
 import { execFile } from 'node:child_process'
-import { chmod, cp, mkdir, mkdtemp, readdir, realpath, rm, symlink, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { chmod, cp, mkdir, mkdtemp, readdir, realpath, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 
 const checkout = path.resolve(import.meta.dirname, '../..')
 const fixtures = path.join(import.meta.dirname, 'fixtures')
@@ -180,8 +182,30 @@ export function succeed(result: CommandResult): CommandResult {
   return result
 }
 
-/** Packs a built copy of the checkout. */
+/** Packs a built copy of the checkout. The files of one run of tests share the tarball. */
 export async function pack(folder: string): Promise<string> {
+  const run = process.env['TEST_PACKED']
+  if (run === undefined) return await packInto(folder)
+  const [making, whole, tarball] = [path.join(run, 'making'), path.join(run, 'whole.tgz'), path.join(folder, 'own.tgz')]
+  while (!existsSync(whole)) {
+    const isFirst = await mkdir(making).then(
+      () => true,
+      () => false,
+    )
+    if (!isFirst) await setTimeout(100)
+    else {
+      try {
+        await rename(await packInto(making), whole)
+      } finally {
+        await rm(making, { recursive: true })
+      }
+    }
+  }
+  await cp(whole, tarball)
+  return tarball
+}
+
+async function packInto(folder: string): Promise<string> {
   const copy = path.join(folder, 'build')
   await mkdir(copy)
   const wanted = /^(?:src|scripts|docs|package\.json|tsconfig(?:\.build)?\.json|[A-Z]+(?:\.md)?)$/

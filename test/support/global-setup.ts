@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { serverVersion } from './databases'
 import { findServer } from './postgres'
@@ -12,5 +15,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const server = await findServer()
   console.log(`Postgres for the tests: ${await serverVersion(server.url)} from ${server.origin}`)
   project.provide('serverUrl', server.url)
-  return () => server.stop()
+  // The tarball is made once for all files: test/package/workspace.ts.
+  const packed = await mkdtemp(path.join(tmpdir(), 'unique-text-packed-'))
+  process.env['TEST_PACKED'] = packed
+  return async () => {
+    await rm(packed, { recursive: true })
+    await server.stop()
+  }
 }
