@@ -175,7 +175,8 @@ describe.each(pairs)('$name', ({ texts }) => {
     expect(md5(texts[0])).toBe(md5(texts[1]))
   })
 
-  describe.each(Object.entries(settings))('%s', (_, run) => {
+  // A transaction does not see which pair it is.
+  describe.each(Object.entries(settings).slice(0, texts === STEVENS ? undefined : 1))('%s', (_, run) => {
     test.each(Object.entries(entrances))(
       '%s keeps both, numbered 0 and 1, each caller with its own',
       async (_, enter) => {
