@@ -25,7 +25,7 @@ import { oneHash } from '../../support/digests'
 import { violations } from '../../support/guarded-table'
 import { Page } from '../../support/titled-page'
 
-const LONGEST_CHAIN = 3_000
+const LONGEST_CHAIN = 1_000
 
 /** Every text has one hash: what an attacker could do to MD5, without the collisions it would take. */
 const Crowded = entity('Crowded', { text: text({ digest: oneHash, maxChainLength: LONGEST_CHAIN }) })
@@ -376,10 +376,10 @@ describe('a chain', () => {
     }
   })
 
-  test('of thousands has a cost that is known, and ends at maxChainLength with ChainLimitError', async () => {
+  test('of a thousand has a cost that is known, and ends at maxChainLength with ChainLimitError', async () => {
     const REPEATS = 20
     const measured: string[] = []
-    for (const length of [100, 1_000, LONGEST_CHAIN - REPEATS]) {
+    for (const length of [100, LONGEST_CHAIN - REPEATS]) {
       const from = (await chain()).length
       await client.query(`insert into crowded (text) select 'text ' || n from generate_series($1::int, $2) as n`, [
         from,
