@@ -107,11 +107,6 @@ export const dropNumbered = (on: Held): string =>
   `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${isOfChain(on, 'q')} ` +
   `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
 
-/** Counts the notes, up to $1. */
-const countQueue = (on: Held): string =>
-  `SELECT pg_catalog.count(*)::pg_catalog.text AS notes FROM ` +
-  `(SELECT FROM ${queueOf(on)} LIMIT $1::pg_catalog.int8) AS q`
-
 /**
  * For each chain that the notes $1 name, locks the row with the lowest number and the rows without a real number.
  * Selects them with the highest real number. A row that another session has locked has no `spot`, and its chain must
@@ -141,18 +136,6 @@ SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.te
        CASE WHEN h.chained THEN 'yes' ELSE 'no' END AS chained, ${table.text.map((_, index) => `h.c${index}`).join(', ')}
   FROM seen AS s LEFT JOIN held AS h ON h.spot OPERATOR(pg_catalog.=) s.spot
  ORDER BY s.chain, h.number, ${primary.map((_, index) => `h.k${index}`).join(', ')}`
-}
-
-/** Deletes the notes $1, except those of the chains that the notes $2 name. */
-const dropNotes = (on: Held): string => {
-  const chain = ({ table }: Held): string =>
-    [...table.scope.map((_, index) => `s${index}`), 'hash']
-      .map((name) => `o.${name} OPERATOR(pg_catalog.=) q.${name}`)
-      .join(' AND ')
-  return (
-    `DELETE FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ` +
-    `AND NOT EXISTS (SELECT FROM ${queueOf(on)} AS o WHERE o.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND ${chain(on)})`
-  )
 }
 
 /** Writes the numbers $2 and the flags $3 to the locked rows at the spots $1. */
@@ -202,7 +185,11 @@ export async function settleMost({ session, onProgress }: WorkRun, target: Targe
       last = notes.at(-1) ?? last
       return { done: notes.length, more: notes.length === limit }
     })
-    const [row] = await session.query<{ notes: string }>(countQueue(target.on), [MOST_NOTES + 1])
+    const [row] = await session.query<{ notes: string }>(
+      `SELECT pg_catalog.count(*)::pg_catalog.text AS notes FROM ` +
+        `(SELECT FROM ${queueOf(target.on)} LIMIT $1::pg_catalog.int8) AS q`,
+      [MOST_NOTES + 1],
+    )
     const left = Number(row?.notes ?? 0)
     onProgress({ step: 'guard', fraction: undefined, rows: left })
     if (stuck === 0 && (left <= LAST_NOTES || (left >= before && left <= MOST_NOTES))) return
@@ -261,7 +248,15 @@ async function settleNotes(session: AdoptSession, target: Target, notes: readonl
     const columns = (['spot', 'number', 'chained'] as const).map((name) => numbers.map((one) => one[name]))
     await session.query(writeNumbers(on), columns)
   }
-  await session.query(dropNotes(on), [notes, stuck])
+  // The notes of the chains that are stuck are kept.
+  const isSameChain = [...on.table.scope.map((_, index) => `s${index}`), 'hash']
+    .map((name) => `o.${name} OPERATOR(pg_catalog.=) q.${name}`)
+    .join(' AND ')
+  await session.query(
+    `DELETE FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ` +
+      `AND NOT EXISTS (SELECT FROM ${queueOf(on)} AS o WHERE o.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND ${isSameChain})`,
+    [notes, stuck],
+  )
   return stuck.length
 }
 

@@ -95,11 +95,6 @@ export const findLeft = (on: Pick<Adopting, 'table'>): string =>
   `SELECT ${HAS_TURN} AS running, EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
     AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${FOLLOW_TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
 
-/** Selects the first $1 notes, each with its current row. If the row no longer exists, `spot` is NULL. */
-const readWritten = (on: AdoptedTable): string =>
-  `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${keyAsJson(on)}::pg_catalog.text AS key, ${texts(on)} FROM ` +
-  `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`
-
 /** Options of `follow`, like those of `adopt`. */
 export interface FollowOptions extends Pick<AdoptOptions, LockOption | HoldOption | BatchOption> {
   /** Once aborted, `follow` drops its triggers and returns. */
@@ -195,13 +190,20 @@ async function settleWritten(
   target: Target,
   tell: (notice: string) => void,
 ): Promise<{ readonly normalized: number; readonly busy: boolean }> {
-  const rows = await session.query<WrittenRow>(readWritten(target.on), [NOTES])
+  const { on } = target
+  // The first notes, each with its current row. If the row no longer exists, `spot` is NULL.
+  const rows = await session.query<WrittenRow>(
+    `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${keyAsJson(on)}::pg_catalog.text AS key, ${texts(on)} FROM ` +
+      `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`,
+    [NOTES],
+  )
   // Notes without remaining work; rows to write, each with its notes; and refused rows.
   const settled: string[] = []
   const open = new Map<string, TextChange & { readonly key: string; readonly notes: string[] }>()
   const refused: (RefusedSpot & { readonly key: string })[] = []
-  for (const { seq, spot, key, ...texts } of rows) {
-    const before = readTextsOf(target, texts)
+  for (const row of rows) {
+    const { seq, spot, key } = row
+    const before = readTextsOf(target, row)
     // A row that was deleted has no text.
     const normalized = normalizeStored(target.declaration.text, before)
     if ('refused' in normalized) refused.push({ spot, key, reason: normalized.refused })
@@ -223,7 +225,7 @@ async function settleWritten(
     tell(`${one?.key} is not normalized: ${reason}`)
   }
   await session.query(
-    `DELETE FROM ${writtenOf(target.on)} AS w WHERE w.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
+    `DELETE FROM ${writtenOf(on)} AS w WHERE w.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
     [settled],
   )
   // A written row is read once more, because it may have changed meanwhile.

@@ -21,11 +21,6 @@ import type { AdoptSession } from './session'
 import { type AdoptedTable, type Held, keyAsJson, own, samePrimary, sameTexts, workOf } from './table'
 import type { Target } from './target'
 
-/** Selects the values to set at the places $1. */
-const readSets = (on: Held): string =>
-  `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${workOf(on)} AS w ` +
-  `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND w.data IS NOT NULL`
-
 /**
  * Writes other values to the row that stays, at the place $1, and logs each changed value. $2 is the text. The log
  * holds the values as triggers have left them.
@@ -71,20 +66,8 @@ function seePairs(on: AdoptedTable): string {
   return `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${equal}`
 }
 
-/**
- * Selects the places among $1 whose rows are still duplicates, and locks both rows, so that no new reference to them
- * can appear. If another session has locked a row, its pair is left out.
- */
-const lockPairs = (on: AdoptedTable): string => `${seePairs(on)} FOR UPDATE OF l, t SKIP LOCKED`
-
 const dropPlaces = (on: Held): string =>
   `DELETE FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
-
-/** Counts rows by change, for the guard $1 after the entry $2 of the log. */
-const countChanges = (on: Held): string =>
-  `SELECT m.change::pg_catalog.text AS change, pg_catalog.count(*)::pg_catalog.text AS rows, pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m
- WHERE m.seq OPERATOR(pg_catalog.>) $2::pg_catalog.int8 AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
- GROUP BY m.change`
 
 const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
@@ -101,12 +84,6 @@ function logRows(on: AdoptedTable, table: MergedTable): string {
     `${shownRow('l', columns)} FROM ${pairs(on)} ORDER BY w.place`
   )
 }
-
-/** Notes the key of the kept row for each merged key, also for rows that were merged before. */
-const noteMergedKeys = (on: AdoptedTable): string => `WITH m AS MATERIALIZED (
-  SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])),
-before AS (UPDATE ${keysTable(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
-INSERT INTO ${keysTable(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`
 
 /** Pairs of rows, of which `l` is deleted and `t` stays, and the keys under which a change is logged. */
 interface MergedPairs {
@@ -208,14 +185,6 @@ SELECT $${first}::pg_catalog.text, u.old, u.kept, $${first + 1}::pg_catalog.json
 const stillReferring = ({ from, where }: MergedPairs, reference: Reference): string =>
   `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM (SELECT FROM ${from} JOIN ${tableName(reference)} AS r ON ${refers(reference, 'r', 'l')} WHERE ${where} LIMIT 1) AS f`
 
-/** Counts the deleted rows that still exist, because a trigger may keep them. */
-const stillThere = (on: AdoptedTable): string =>
-  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} ` +
-  `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
-
-const deleteRows = (on: AdoptedTable): string =>
-  `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w.k')}`
-
 /** Clears the flag of rows that are alone again, or a later DELETE would look for others. The guard must not fire. */
 function clearFlags(on: AdoptedTable): string {
   const { table } = on
@@ -236,11 +205,6 @@ const isRow = ({ primary, types }: MergedTable, row: string, key: string): strin
         `${field(row, name)} OPERATOR(pg_catalog.=) (${key}::pg_catalog.text[])[${index + 1}]::${types[index]}`,
     )
     .join(' AND ')
-
-/** Selects the keys of the row to delete and of the row that stays, at the place $1. */
-const readPair = (on: AdoptedTable): string =>
-  `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
-  `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
 
 /**
  * Selects and locks the rows that refer to the row $1 and would clash with another row if they referred to $2, and
@@ -267,19 +231,6 @@ function findConflicts(
   JOIN ${tableName(child)} AS o ON ${clash.join(' AND ')}
  WHERE ${isRow(parent, 'l', '$1')} FOR UPDATE OF r, o`
 }
-
-/** Logs the whole row $1. $2 is the text, $3 the table as a `LoggedChange`, $4 and $5 the keys of the merged pair. */
-const logOne = (on: Held, table: MergedTable): string => `INSERT INTO ${merges(on)} (guard, old, kept, change, data)
-SELECT $2::pg_catalog.text, $4::pg_catalog.text[], $5::pg_catalog.text[], $3::pg_catalog.jsonb, ${shownRow('r', namesOfColumns(table))}
-  FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
-
-/** Deletes the row $1. */
-const deleteOne = (table: MergedTable): string =>
-  `DELETE FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
-
-/** Counts the row $1 if it still exists. */
-const isThere = (table: MergedTable): string =>
-  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
 
 /** The primary keys of a deleted row and of its replacement, by the columns' names in the database. */
 export interface MergedKey {
@@ -324,7 +275,12 @@ export async function dropChanged(merging: MergeRun, places: readonly string[]):
 }
 
 async function setAll({ session, target: { on } }: MergeRun, ready: readonly string[]): Promise<void> {
-  for (const { place, data } of await session.query<Record<'place' | 'data', string>>(readSets(on), [ready])) {
+  const sets = await session.query<Record<'place' | 'data', string>>(
+    `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${workOf(on)} AS w ` +
+      `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND w.data IS NOT NULL`,
+    [ready],
+  )
+  for (const { place, data } of sets) {
     const columns = Object.keys(JSON.parse(data) as ObjectLiteral)
     if (columns.length === 0) continue
     await session.query(setValues(on, columns), [place, on.table.guard])
@@ -401,7 +357,9 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
     (await session.query<{ place: string }>(sql, [of])).map(({ place }) => place)
   const source = placesSource(on)
   const seen = new Set(await placesOf(seePairs(on), places))
-  const locked = await placesOf(lockPairs(on), places)
+  // Locks both rows, so that no new reference to them can appear. A pair with a row that another session has locked is
+  // left out.
+  const locked = await placesOf(`${seePairs(on)} FOR UPDATE OF l, t SKIP LOCKED`, places)
   const left = new Map<string, string>()
   for (const one of references) {
     if (one.own) {
@@ -417,10 +375,12 @@ async function mergeRows(merging: MergeRun, places: readonly string[], clears: b
   const keys = merging.onMerged ? await mergedKeysOf(merging, ready) : []
   await mergeReady(merging, ready, clears)
   // The entries that this batch has logged.
-  const logged = await session.query<Record<'change' | 'rows' | 'last', string>>(countChanges(on), [
-    on.table.guard,
-    merging.logged,
-  ])
+  const logged = await session.query<Record<'change' | 'rows' | 'last', string>>(
+    `SELECT m.change::pg_catalog.text AS change, pg_catalog.count(*)::pg_catalog.text AS rows, pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m
+ WHERE m.seq OPERATOR(pg_catalog.>) $2::pg_catalog.int8 AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
+ GROUP BY m.change`,
+    [on.table.guard, merging.logged],
+  )
   for (const { last } of logged) if (Number(last) > Number(merging.logged)) merging.logged = last
   const turned = new Map(logged.map(({ change, rows }) => [change, Number(rows)]))
   await dropChanged(
@@ -473,9 +433,23 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
       throw new Unmergeable(`a trigger undoes references of ${one.table}`)
   }
   await session.query(logRows(on, table), [ready, on.table.guard])
-  await session.query(deleteRows(on), [ready])
-  if (await isAny(session, stillThere(on), [ready])) throw new Unmergeable('a trigger keeps it')
-  await session.query(noteMergedKeys(on), [ready])
+  const isPlace = `w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
+  await session.query(
+    `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE ${isPlace} AND ${samePrimary(on, 'w.k')}`,
+    [ready],
+  )
+  const stillThere =
+    `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} ` +
+    `WHERE ${isPlace}`
+  if (await isAny(session, stillThere, [ready])) throw new Unmergeable('a trigger keeps it')
+  // Rows that were merged into the deleted rows before resolve to the kept rows too.
+  await session.query(
+    `WITH m AS MATERIALIZED (
+  SELECT ${source.old} AS old, ${source.kept} AS kept FROM ${workOf(on)} AS w WHERE ${isPlace}),
+before AS (UPDATE ${keysTable(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
+INSERT INTO ${keysTable(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`,
+    [ready],
+  )
   if (merging.decides) await setAll(merging, ready)
   if (clears) {
     await session.set('session_replication_role', 'replica')
@@ -527,7 +501,12 @@ export class Conflicts {
 
   /** Merges the rows that would clash when references to the row of a place are turned. @throws Unmergeable */
   async clear(place: string, reference: Reference): Promise<void> {
-    const [pair] = await this.session.query<Pair>(readPair(this.on), [place])
+    const { on } = this
+    const [pair] = await this.session.query<Pair>(
+      `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
+        `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`,
+      [place],
+    )
     if (pair) await this.clearPair(await this.tables.keyed(this.on.table), reference, pair, [pair])
   }
 
@@ -574,8 +553,15 @@ export class Conflicts {
       }
     }
     const change: LoggedChange = { schema, table: name }
-    await this.session.query(logOne(this.on, table), [pair.old, guard, JSON.stringify(change), ...keys])
-    await this.session.query(deleteOne(table), [pair.old])
-    if (await isAny(this.session, isThere(table), [pair.old])) throw new Unmergeable(`a trigger keeps a row of ${name}`)
+    const row = `FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
+    await this.session.query(
+      `INSERT INTO ${merges(this.on)} (guard, old, kept, change, data)
+SELECT $2::pg_catalog.text, $4::pg_catalog.text[], $5::pg_catalog.text[], $3::pg_catalog.jsonb, ${shownRow('r', namesOfColumns(table))}
+  ${row}`,
+      [pair.old, guard, JSON.stringify(change), ...keys],
+    )
+    await this.session.query(`DELETE ${row}`, [pair.old])
+    const stillThere = `SELECT pg_catalog.count(*)::pg_catalog.text AS n ${row}`
+    if (await isAny(this.session, stillThere, [pair.old])) throw new Unmergeable(`a trigger keeps a row of ${name}`)
   }
 }

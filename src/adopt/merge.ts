@@ -99,16 +99,6 @@ SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.json
   FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm.k')} GROUP BY m.places ORDER BY m.places`
 }
 
-/** Stores a decision at the places $1: the keys $2 to delete, the key $3 to keep, and the kept row's values $4. */
-function decideGroup(on: AdoptedTable, types: readonly string[]): string {
-  const set = types.flatMap((type, index) => [
-    `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
-    `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
-  ])
-  return `UPDATE ${workOf(on)} AS w SET ${set.join(', ')}, data = $4::pg_catalog.jsonb
-  FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
-}
-
 /** The names that a merge needs: columns that refer without a foreign key, and tables that may lose rows. */
 export interface NamedReferences {
   /**
@@ -382,11 +372,19 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
   const { session, table } = merging
   const { on } = merging.target
   const fixed = new Set([...on.primary, ...on.table.scope, ...on.table.text.map(({ name }) => name)])
+  // Stores a decision at the places $1: the keys $2 to delete, the key $3 to keep, and the kept row's values $4.
+  const keys = table.types.flatMap((type, index) => [
+    `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
+    `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
+  ])
+  const decide = `UPDATE ${workOf(on)} AS w SET ${keys.join(', ')}, data = $4::pg_catalog.jsonb
+  FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
   const free = new Set(namesOfColumns(table).filter((name) => !fixed.has(name)))
   for (let last = '0'; ;) {
     const groups = await session.query<Record<'places' | 'rows' | 'keys', string>>(readGroups(on), [last, GROUPS])
     for (const group of groups) {
-      const [rows, keys] = [parseRows(group.rows, 2) as ObjectLiteral[], JSON.parse(group.keys) as string[][]]
+      const rows = parseRows(group.rows, 2) as ObjectLiteral[]
+      const keysOfRows = JSON.parse(group.keys) as string[][]
       const places = (JSON.parse(group.places) as number[]).map(String)
       last = places.at(-1) ?? last
       if (rows.length === places.length + 1) {
@@ -403,9 +401,9 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
         const kept = rows.findIndex((row) => row === keep || on.primary.every((name) => row[name] === keep?.[name]))
         if (kept === -1)
           throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
-        const others = keys.filter((_, index) => index !== kept)
-        const values = [places, JSON.stringify(others), keys[kept], set && JSON.stringify(set)]
-        await session.query(decideGroup(on, table.types), values)
+        const others = keysOfRows.filter((_, index) => index !== kept)
+        const values = [places, JSON.stringify(others), keysOfRows[kept], set && JSON.stringify(set)]
+        await session.query(decide, values)
       } else await dropChanged(merging, places)
     }
     if (groups.length < GROUPS) return

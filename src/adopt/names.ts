@@ -144,19 +144,6 @@ const dropClaims = (on: NamedTable): string[] => [
   ...dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
 
-/** Releases the table's names with an id above $1, up to $2. $3 is their state, or NULL for any state. */
-const releaseNamesOf = (on: NamedTable): string =>
-  `INSERT INTO ${releasedOf(on)} (low, high, state) VALUES ($1::pg_catalog.int8, $2::pg_catalog.int8, $3::pg_catalog.text)`
-
-/** Selects the lowest and the highest id of the table's names. $1 is their state, or NULL for any state. */
-const findNamesOf = (on: NamedTable): string => {
-  const { of, holder } = on.holder
-  const id = nameField(of, 'n', 'id')
-  return `SELECT pg_catalog.min(${id})::pg_catalog.text AS low, pg_catalog.max(${id})::pg_catalog.text AS high
-  FROM ${on.names} AS n WHERE ${equal(nameField(of, 'n', 'holder'), literal(holder))}
-   AND ($1::pg_catalog.text IS NULL OR ${equal(nameField(of, 'n', 'state'), '$1::pg_catalog.text')})`
-}
-
 /** Creates the triggers. After their commit, every written row holds its names. */
 const beginNames = ({ holder }: NamedTable): string[] => [...nameTriggersOf(holder, true).create]
 
@@ -196,10 +183,6 @@ const withinKeys = (on: NamedTable, first: number, after: boolean): string[] => 
   compareKey(on, '<=', first),
 ]
 
-/** Selects the highest key. */
-const lastKey = (on: NamedTable): string =>
-  `SELECT ${keyTexts(on).join(', ')} FROM ${own(on)} ORDER BY ${on.primary.map((name) => `${field('t', name)} DESC`).join(', ')} LIMIT 1`
-
 /**
  * Locks rows in key order, up to the key $1, …, and skips rows that another session has locked.
  *
@@ -232,22 +215,6 @@ RETURNING t.ctid::pg_catalog.text AS spot)
 SELECT w.spot FROM written AS w`
 }
 
-/** Notes the rows at the spots $1 with kinds $2, columns $3 and reasons $4. $5, $6, $7 identify the name's holder. */
-const noteRows = (on: NamedTable): string =>
-  `INSERT INTO ${leftRowsOf(on)} (key, kind, property, reason, holder, holder_property, holder_key)
-SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.holder_property, c.holder_key::pg_catalog.jsonb
-  FROM ${unnest(['$1::pg_catalog.tid[]', ...[2, 3, 4, 5, 6, 7].map((index) => `$${index}::pg_catalog.text[]`)])}
-    AS c (spot, kind, property, reason, holder, holder_property, holder_key)
-  JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) c.spot
- WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
-
-const deleteNamedRows = (on: NamedTable): string =>
-  `DELETE FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
-
-/** Selects the `seq` of the last note. */
-const lastNote = (on: NamedTable): string =>
-  `SELECT coalesce(pg_catalog.max(l.seq), 0)::pg_catalog.text AS seq FROM ${leftRowsOf(on)} AS l`
-
 /** Deletes and returns the first notes up to $1, at most $2 of them. */
 const popNotes = (on: NamedTable): string => {
   const left = leftRowsOf(on)
@@ -259,24 +226,11 @@ SELECT t.key FROM taken AS t`
 
 const joinedByKey = (on: NamedTable): string => hasNamedKey(on.holder, 't', 'l.key').join(' AND ')
 
-/** Locks the rows with the keys $1, as JSON, and skips rows that another session has locked. */
-const lockKeys = (on: NamedTable): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, l.key::pg_catalog.text AS key, ${nameTexts(on).join(', ')}
-  FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key) JOIN ${own(on)} ON ${joinedByKey(on)} FOR NO KEY UPDATE OF t SKIP LOCKED`
-
 /** Notes the keys $1, as JSON, if their rows exist. */
 const noteKeys = (on: NamedTable): string =>
   `INSERT INTO ${leftRowsOf(on)} (key, kind)
 SELECT l.key, 'busy' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
  WHERE EXISTS (SELECT FROM ${own(on)} WHERE ${joinedByKey(on)})`
-
-/** Selects the first rows that are left, each once by kind and property, with its last note. */
-const readLeft = (on: NamedTable, limit: number): string =>
-  `SELECT l.* FROM (
-  SELECT DISTINCT ON (l.kind, l.key, l.property) l.kind, l.key::pg_catalog.text AS key, l.property, l.reason, l.holder,
-    l.holder_property, l.holder_key::pg_catalog.text AS holder_key
-    FROM ${leftRowsOf(on)} AS l ORDER BY l.kind, l.key, l.property, l.seq DESC) AS l
- LIMIT ${limit}`
 
 const analyzeNames = ({ names }: NamedTable): string => `ANALYZE ${names}`
 
@@ -430,20 +384,28 @@ class NamesWork implements Work {
     await refuseNullRows(query, this.on, this.required, { todo })
   }
 
-  /** Releases the names of all rows, in batches. */
+  /** Releases the names of all rows, in batches. @param state the state of these names, or NULL for any state */
   private async releaseFound(session: AdoptSession, state: string | null): Promise<void> {
     const { on } = this
+    const { of, holder } = on.holder
+    const id = nameField(of, 'n', 'id')
     const [found] = await session
-      .query<Record<'low' | 'high', string | null>>(findNamesOf(on), [state])
+      .query<Record<'low' | 'high', string | null>>(
+        `SELECT pg_catalog.min(${id})::pg_catalog.text AS low, pg_catalog.max(${id})::pg_catalog.text AS high
+  FROM ${on.names} AS n WHERE ${equal(nameField(of, 'n', 'holder'), literal(holder))}
+   AND ($1::pg_catalog.text IS NULL OR ${equal(nameField(of, 'n', 'state'), '$1::pg_catalog.text')})`,
+        [state],
+      )
       .catch((error: unknown) => {
         if (serverError(error)?.code === SQLSTATE.undefinedTable) return []
         throw error
       })
     if (found?.low === undefined || found.low === null) return
+    const release = `INSERT INTO ${releasedOf(on)} (low, high, state) VALUES ($1::pg_catalog.int8, $2::pg_catalog.int8, $3::pg_catalog.text)`
     const high = BigInt(found.high ?? found.low)
     for (let low = BigInt(found.low) - 1n; low < high; low += RELEASED_ROWS) {
       const values = [String(low), String(low + RELEASED_ROWS), state]
-      await session.patiently('abandon', async () => await session.query(releaseNamesOf(on), values))
+      await session.patiently('abandon', async () => await session.query(release, values))
       await session.breathe()
     }
   }
@@ -454,7 +416,8 @@ class NamesWork implements Work {
     const { on, state } = this
     if (state?.swept !== true) {
       // Rows that are written later hold their names.
-      const upTo = state?.upTo ?? (await session.query<RowToClaim>(lastKey(on))).flatMap((row) => keyInRow(on, row))
+      const highest = `SELECT ${keyTexts(on).join(', ')} FROM ${own(on)} ORDER BY ${on.primary.map((name) => `${field('t', name)} DESC`).join(', ')} LIMIT 1`
+      const upTo = state?.upTo ?? (await session.query<RowToClaim>(highest)).flatMap((row) => keyInRow(on, row))
       await goOn(session, on, 'fill', { upTo })
       if (upTo.length > 0) await this.claimAll(run, state?.after ?? [], upTo)
       await goOn(session, on, 'fill', { swept: true })
@@ -541,7 +504,8 @@ class NamesWork implements Work {
       } else if (normalized.changed) changed.push({ spot, texts: normalized.texts })
       else claimed.push(spot)
     }
-    if (gone.length > 0) await session.query(deleteNamedRows(on), [gone])
+    const isSpot = 't.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])'
+    if (gone.length > 0) await session.query(`DELETE FROM ${own(on)} WHERE ${isSpot}`, [gone])
     if (changed.length > 0) {
       const written = await this.writeAll(session, changed)
       // The triggers of the table skip a name that the UPDATE does not change and another row holds.
@@ -552,7 +516,15 @@ class NamesWork implements Work {
     if (notes.length > 0) {
       const members = ['spot', 'kind', 'property', 'reason', 'holder', 'holder_property', 'holder_key'] as const
       const columns = members.map((member) => notes.map((one) => one[member] ?? null))
-      await session.query(noteRows(on), columns)
+      await session.query(
+        `INSERT INTO ${leftRowsOf(on)} (key, kind, property, reason, holder, holder_property, holder_key)
+SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.holder_property, c.holder_key::pg_catalog.jsonb
+  FROM ${unnest(['$1::pg_catalog.tid[]', ...[2, 3, 4, 5, 6, 7].map((index) => `$${index}::pg_catalog.text[]`)])}
+    AS c (spot, kind, property, reason, holder, holder_property, holder_key)
+  JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) c.spot
+ WHERE ${isSpot}`,
+        columns,
+      )
     }
     counts.filled += rows.length
     counts.normalized += changed.length
@@ -608,7 +580,9 @@ class NamesWork implements Work {
   private async claimLeft(run: WorkRun): Promise<number> {
     const { session } = run
     const { on } = this
-    const [{ seq } = { seq: '0' }] = await session.query<{ seq: string }>(lastNote(on))
+    const [{ seq } = { seq: '0' }] = await session.query<{ seq: string }>(
+      `SELECT coalesce(pg_catalog.max(l.seq), 0)::pg_catalog.text AS seq FROM ${leftRowsOf(on)} AS l`,
+    )
     for (let [limit, attempts] = [NAME_BATCH.first, 0]; ;) {
       const size = limit
       const found = await tried(async () => await this.claimNotes(run, seq, size))
@@ -641,7 +615,11 @@ class NamesWork implements Work {
       const notes = await this.popNotes(session, upTo, limit)
       const keys = [...new Set(notes)]
       if (keys.length === 0) return 0
-      const rows = await session.query<RowToClaim>(lockKeys(on), [keys])
+      const rows = await session.query<RowToClaim>(
+        `SELECT t.ctid::pg_catalog.text AS spot, l.key::pg_catalog.text AS key, ${nameTexts(on).join(', ')}
+  FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key) JOIN ${own(on)} ON ${joinedByKey(on)} FOR NO KEY UPDATE OF t SKIP LOCKED`,
+        [keys],
+      )
       const locked = new Set(rows.map(({ key }) => key))
       await session.query(noteKeys(on), [keys.filter((key) => !locked.has(key))])
       await this.claimRowsOf(run, rows)
@@ -662,7 +640,12 @@ class NamesWork implements Work {
     const { on } = this
     const left = await this.countLeft(session)
     if (left.size === 0) return undefined
-    const first = await session.query<LeftName>(readLeft(on, KEYS_NAMED))
+    // Each row once by kind and property, with its last note.
+    const first = await session.query<LeftName>(`SELECT l.* FROM (
+  SELECT DISTINCT ON (l.kind, l.key, l.property) l.kind, l.key::pg_catalog.text AS key, l.property, l.reason, l.holder,
+    l.holder_property, l.holder_key::pg_catalog.text AS holder_key
+    FROM ${leftRowsOf(on)} AS l ORDER BY l.kind, l.key, l.property, l.seq DESC) AS l
+ LIMIT ${KEYS_NAMED}`)
     const told: string[] = []
     const clashes = first.filter(({ kind }) => kind === 'clash')
     if (clashes.length > 0) {

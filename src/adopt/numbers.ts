@@ -121,10 +121,6 @@ UPDATE ${own(on)} SET ${column} = p.number
  WHERE t.ctid OPERATOR(pg_catalog.=) p.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
-/** Finds a row that has a number. */
-const findNumbered = (on: NumberedTable): string =>
-  `SELECT FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NOT NULL LIMIT 1`
-
 /** Replaces the functions of the triggers with the final ones. Makes no trigger. Only `count` takes a table lock. */
 function finishNumbers(on: NumberedTable): string[] {
   const { number } = on
@@ -250,7 +246,8 @@ class NumberWork implements Work {
     const { on } = this
     const column = this.found.columns.find(({ name }) => name === on.number.number)
     if (column && column.type !== on.number.type) this.refuseColumn(`is of type ${column.type}`)
-    if (column && on.number.count && (await session.query(findNumbered(on))).length > 0) {
+    const numbered = `SELECT FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NOT NULL LIMIT 1`
+    if (column && on.number.count && (await session.query(numbered)).length > 0) {
       this.refuseColumn('holds numbers that nobody has counted')
     }
     await this.refuseNulls(session)

@@ -46,17 +46,12 @@ export function isWanted(on: Held, wanted: Wanted): string {
 export const texts = ({ table }: Held): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
 
-/** Counts the bytes that `readTexts` would return, without reading them. */
-const countBytes = (on: Held, pages: Pages, wanted: Wanted): string =>
-  `SELECT coalesce(pg_catalog.sum(${on.table.text
-    .map(({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
-    .join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes FROM ${own(on)} ` +
-  `WHERE ${inPages(pages)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
-
 /** Selects the texts to normalize, by `spot`. If the rows have another normalizer, it selects the text of every row. */
 export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${own(on)} WHERE ${inPages(pages)} ` +
-  `AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
+  `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${own(on)} WHERE ${isRead(on, pages, wanted)}`
+
+const isRead = (on: Held, pages: Pages, wanted: Wanted): string =>
+  `${inPages(pages)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
 
 /** Changed texts as rows `c` with spots, old texts `o0`, … and new texts `n0`, …, from the parameter $first on. */
 export function alteredTexts({ table }: Held, first: number): Readonly<Record<'rows' | 'set' | 'unchanged', string>> {
@@ -70,27 +65,10 @@ export function alteredTexts({ table }: Held, first: number): Readonly<Record<'r
   }
 }
 
-/** Notes rows whose texts are refused. $1 are their spots, and $2 the reasons. */
-const noteRefused = (on: AdoptedTable): string =>
-  `INSERT INTO ${refusedOf(on)} (${keyParts(on)}, reason)
-SELECT ${on.primary.map((name) => field('t', name)).join(', ')}, r.reason
-  FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.text[]'])} AS r (spot, reason)
-  JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) r.spot
- WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
-ON CONFLICT (${keyParts(on)}) DO UPDATE SET reason = excluded.reason`
-
 /** The key of a row `r` of the list of refused rows. */
 export const refusedKey = (on: AdoptedTable): string => keyAsJson(on, (_, index) => `r.k${index}`)
 
 const keyParts = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
-
-/** Selects the first refused rows, and the number of all. */
-const readRefused = (on: AdoptedTable, limit: number): string => {
-  return (
-    `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
-    `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${limit}`
-  )
-}
 
 /** Selects the current texts of the refused rows. */
 export const refusedTexts = (on: AdoptedTable): string =>
@@ -161,13 +139,22 @@ export interface RefusedSpot {
   readonly reason: string
 }
 
+/** Notes rows whose texts are refused. */
 export async function reportRefused(
   { query }: AdoptSession,
   { on }: Target,
   refused: readonly RefusedSpot[],
 ): Promise<void> {
   if (refused.length === 0) return
-  await query(noteRefused(on), [refused.map(({ spot }) => spot), refused.map(({ reason }) => reason)])
+  await query(
+    `INSERT INTO ${refusedOf(on)} (${keyParts(on)}, reason)
+SELECT ${on.primary.map((name) => field('t', name)).join(', ')}, r.reason
+  FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.text[]'])} AS r (spot, reason)
+  JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) r.spot
+ WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
+ON CONFLICT (${keyParts(on)}) DO UPDATE SET reason = excluded.reason`,
+    [refused.map(({ spot }) => spot), refused.map(({ reason }) => reason)],
+  )
 }
 
 /** The position of a sweep over the table's pages. */
@@ -232,7 +219,15 @@ async function* pagePartsOf(
 ): AsyncGenerator<Pages, void, undefined> {
   const { from, to, lines: [first, last] = [0, LINES] } = pages
   if (target.normalizes && last - first > 1) {
-    const [row] = await session.query<{ bytes: string }>(countBytes(target.on, pages, wanted))
+    const { on } = target
+    const bytes = on.table.text.map(
+      ({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`,
+    )
+    // The server counts the bytes without reading them.
+    const [row] = await session.query<{ bytes: string }>(
+      `SELECT coalesce(pg_catalog.sum(${bytes.join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes ` +
+        `FROM ${own(on)} WHERE ${isRead(on, pages, wanted)}`,
+    )
     if (Number(row?.bytes ?? 0) > MOST_BYTES) {
       const [middle, line] = [Math.ceil((from + to) / 2), Math.ceil((first + last) / 2)]
       const halves: readonly Pages[] =
@@ -338,7 +333,10 @@ export async function refusedRows(
   { query }: AdoptSession,
   { on }: Target,
 ): Promise<{ total: number; first: RefusedRow[] }> {
-  const rows = await query<Record<'key' | 'reason' | 'total', string>>(readRefused(on, KEYS_NAMED))
+  const rows = await query<Record<'key' | 'reason' | 'total', string>>(
+    `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
+      `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${KEYS_NAMED}`,
+  )
   const first = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
   return { total: Number(rows[0]?.total ?? 0), first }
 }

@@ -6,7 +6,7 @@ import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import type { AdoptionLock, AdoptOptions, BatchOption, HoldOption, LockOption } from './options'
 import { describeHolder, lockHolders, SERVER_LAG } from './status'
-import { type Adopting, ADOPTION_CLASS, type AdoptionFacts, BY_INDEX, type LockMode, type Site } from './table'
+import { type Adopting, ADOPTION_CLASS, type AdoptionFacts, BY_INDEX, type LockMode } from './table'
 
 const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4`
 
@@ -14,11 +14,6 @@ const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg
 const TAKE_TURN: string = `SELECT pg_catalog.pg_try_advisory_lock(${ADOPTION_KEY}) AS mine`
 
 const GIVE_TURN: string = `SELECT pg_catalog.pg_advisory_unlock(${ADOPTION_KEY})`
-
-/** Opens a transaction that fails if it does not lock the table in time. */
-const beginLocked = (on: Site, mode: LockMode, timeouts: { readonly lock: number; readonly hold: number }): string =>
-  `BEGIN; SET LOCAL lock_timeout = ${timeouts.lock}; SET LOCAL statement_timeout = ${timeouts.hold + timeouts.lock}; ` +
-  `LOCK TABLE ${tableName(on.table)} IN ${mode} MODE; SET LOCAL statement_timeout = ${timeouts.hold}`
 
 /** The server ends the statement of a killed command within this interval. */
 const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
@@ -246,7 +241,12 @@ export class AdoptSession {
       await prepare?.()
       const asked = performance.now()
       try {
-        await this.query(beginLocked(on, mode, { lock: this.manners.lock, hold: Math.round(hold) }))
+        const [wait, most] = [this.manners.lock, Math.round(hold)]
+        // The transaction fails if it does not lock the table in time.
+        await this.query(
+          `BEGIN; SET LOCAL lock_timeout = ${wait}; SET LOCAL statement_timeout = ${most + wait}; ` +
+            `LOCK TABLE ${tableName(on.table)} IN ${mode} MODE; SET LOCAL statement_timeout = ${most}`,
+        )
         const had = performance.now()
         const allowed = hold / 2
         const result = await work(() => {

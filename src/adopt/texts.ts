@@ -106,20 +106,9 @@ import {
   type WorkState,
 } from './work'
 
-/** Finds the transitional triggers that exist. */
-const findTransitional = (on: Held): string =>
-  `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
-  `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(on).map(literal).join(', ')}])`
-
 /** Creates the unique index as TypeORM does, while others write. */
 const createIndex = ({ table }: Held): string =>
   addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
-
-/** The check of a text. */
-function textCheck({ table }: Held, isThere: boolean): Check {
-  const [sql = ''] = addCheck(table).up
-  return { name: table.check, clause: isThere ? undefined : `${sql.slice(sql.indexOf('ADD CONSTRAINT'))} NOT VALID` }
-}
 
 /** Disables the transitional triggers at the commit of the guard. To drop one takes a lock that blocks readers. */
 const disableTriggers = (on: Held): string =>
@@ -191,18 +180,8 @@ altered AS (
   }`
 }
 
-/** Removes rows from the list of refused rows if their key is not among $1, as JSON, or if they no longer exist. */
-const keepRefused = (on: AdoptedTable): string =>
-  `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
-  `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r.k')}))`
-
-/** Deletes the refused rows at the spots $1. */
-const deleteRefused = (on: AdoptedTable): string =>
-  `DELETE FROM ${own(on)} USING ${refusedOf(on)} AS r WHERE ${samePrimary(on, 'r.k')} ` +
-  `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
-
 /** Counts rows with the same text: groups, surplus rows and the largest group. Selects the keys of the first groups. */
-function countDuplicates(on: AdoptedTable, limit: number): string {
+function countDuplicates(on: AdoptedTable): string {
   const { table } = on
   const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
   const live = [...isLive(table, 't'), 'true'].join(' AND ')
@@ -213,7 +192,7 @@ g AS MATERIALIZED (
   HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
 SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
        coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
-       (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${limit}) AS f)::pg_catalog.text AS first
+       (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${KEYS_NAMED}) AS f)::pg_catalog.text AS first
   FROM g`
 }
 
@@ -408,7 +387,7 @@ export abstract class TextWork implements Work {
     const found = { refused: first, refusedTotal: total }
     if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
     const [row] = await session.query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
-      countDuplicates(this.on, KEYS_NAMED),
+      countDuplicates(this.on),
     )
     const duplicates: Duplicates = {
       groups: Number(row?.groups ?? 0),
@@ -433,7 +412,11 @@ export class UnguardedText extends TextWork {
     await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
     await beginState(run, this, swap ? { swaps: true } : {})
     // A restored backup may lack the state of an adoption.
-    if ((await session.query(findTransitional(on))).length > 0) {
+    const transitional = await session.query(
+      `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
+        `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(on).map(literal).join(', ')}])`,
+    )
+    if (transitional.length > 0) {
       await session.locked(
         { on, step: 'begin', mode: 'ACCESS EXCLUSIVE' },
         async () => await session.all(endAdoption(on)),
@@ -544,10 +527,10 @@ export class UnguardedText extends TextWork {
   }
 
   private ownCheck(): Check {
-    return textCheck(
-      this.on,
-      this.target.state.checks.some(({ name }) => name === this.on.table.check),
-    )
+    const { table } = this.on
+    const isThere = this.target.state.checks.some(({ name }) => name === table.check)
+    const [sql = ''] = addCheck(table).up
+    return { name: table.check, clause: isThere ? undefined : `${sql.slice(sql.indexOf('ADD CONSTRAINT'))} NOT VALID` }
   }
 
   /** Adds checks as NOT VALID, validates them in one scan that blocks nobody, and then requires the columns. */
@@ -591,7 +574,12 @@ export class UnguardedText extends TextWork {
     )
     if (options.refused === 'delete' && refused.length > 0) {
       const spots = refused.map(({ spot }) => spot)
-      const remove = async () => await session.query(deleteRefused(on), [spots])
+      const remove = async () =>
+        await session.query(
+          `DELETE FROM ${own(on)} USING ${refusedOf(on)} AS r WHERE ${samePrimary(on, 'r.k')} ` +
+            `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`,
+          [spots],
+        )
       await session.asOrigin(remove).catch((error: unknown) =>
         againstOwn(error, {
           on: on.table,
@@ -602,7 +590,11 @@ export class UnguardedText extends TextWork {
       )
     }
     // By key, because a row that a client has written to meanwhile is at another place.
-    await session.query(keepRefused(on), [refused.map(({ key }) => key)])
+    await session.query(
+      `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
+        `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r.k')}))`,
+      [refused.map(({ key }) => key)],
+    )
   }
 
   /**

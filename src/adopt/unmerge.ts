@@ -36,19 +36,6 @@ import { type AdoptSession, type Seams, withAdoptSession } from './session'
 import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
 import { findDeclaration, findTarget, requireAdopted, withText } from './target'
 
-/**
- * Selects the newest merged rows before the place $2 of the log, at most $3. $1 is the text, and $4 the key of the only
- * wanted row, or NULL. Each has the names of its columns, and whether the row that it became was merged later.
- */
-const readMerged = (on: Held): string => `SELECT m.seq::pg_catalog.text AS seq, m.old, m.kept,
-       ARRAY(SELECT pg_catalog.jsonb_object_keys(m.data)) AS columns,
-       EXISTS (SELECT FROM ${merges(on)} AS n WHERE n.guard OPERATOR(pg_catalog.=) m.guard AND n.old OPERATOR(pg_catalog.=) m.kept
-         AND n.change IS NULL AND n.seq OPERATOR(pg_catalog.>) m.seq) AS later
-  FROM ${merges(on)} AS m
- WHERE m.change IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.seq OPERATOR(pg_catalog.<) $2::pg_catalog.int8
-   AND coalesce(m.old OPERATOR(pg_catalog.=) $4::pg_catalog.text[], true)
- ORDER BY m.seq DESC LIMIT $3::pg_catalog.int8`
-
 /** Selects the other changes of the merges of the rows at the places $2, the last first. $1 is the text. */
 const readLogged = (on: Held): string => `WITH r AS MATERIALIZED (SELECT r.seq, r.guard, r.old
     FROM ${merges(on)} AS r WHERE r.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[])),
@@ -128,20 +115,6 @@ SELECT u.seq::pg_catalog.text AS seq FROM u`
 
 const part = (name: 'key' | 'was' | 'made'): string =>
   `(m.data OPERATOR(pg_catalog.->) ${literal(name)}::pg_catalog.text)`
-
-/** Deletes the entries of the log at the places $1. */
-const forgetEntries = (on: Held): string =>
-  `DELETE FROM ${merges(on)} AS m WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
-
-/** Gives the rows at the places $1 their keys again. Rows that were merged into them before resolve to them again. */
-const forgetKeys = (on: Held): readonly string[] => [
-  `WITH a AS MATERIALIZED (SELECT a.old, b.old AS own, b.kept FROM ${merges(on)} AS b JOIN ${merges(on)} AS a
-      ON a.guard OPERATOR(pg_catalog.=) b.guard AND a.kept OPERATOR(pg_catalog.=) b.old AND a.change IS NULL
-   WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]))
-UPDATE ${keysTable(on)} AS n SET kept = a.own FROM a WHERE n.old OPERATOR(pg_catalog.=) a.old AND n.kept OPERATOR(pg_catalog.=) a.kept`,
-  `DELETE FROM ${keysTable(on)} AS n USING ${merges(on)} AS b
- WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND n.old OPERATOR(pg_catalog.=) b.old`,
-]
 
 /** A primary key: a value or, for several columns, an object by their names in the database. */
 type PrimaryKey = number | string | ObjectLiteral
@@ -276,7 +249,18 @@ export async function unmergeWith(
     const key = options.key === undefined ? null : partsOf(options.key, on.primary)
     let last = '9223372036854775807'
     await session.inBatches(UNMERGE_BATCH, async (limit) => {
-      const rows = await session.query<MergedRow>(readMerged(on), [on.table.guard, last, limit, key])
+      // The newest rows before the place $2 of the log. `later` is whether the row that it became was merged later.
+      const rows = await session.query<MergedRow>(
+        `SELECT m.seq::pg_catalog.text AS seq, m.old, m.kept,
+       ARRAY(SELECT pg_catalog.jsonb_object_keys(m.data)) AS columns,
+       EXISTS (SELECT FROM ${merges(on)} AS n WHERE n.guard OPERATOR(pg_catalog.=) m.guard AND n.old OPERATOR(pg_catalog.=) m.kept
+         AND n.change IS NULL AND n.seq OPERATOR(pg_catalog.>) m.seq) AS later
+  FROM ${merges(on)} AS m
+ WHERE m.change IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.seq OPERATOR(pg_catalog.<) $2::pg_catalog.int8
+   AND coalesce(m.old OPERATOR(pg_catalog.=) $4::pg_catalog.text[], true)
+ ORDER BY m.seq DESC LIMIT $3::pg_catalog.int8`,
+        [on.table.guard, last, limit, key],
+      )
       // The batch ends before a row that became another row of it, which must have its references restored first.
       const old = new Set<string>()
       const end = rows.findIndex((row) => {
@@ -346,8 +330,22 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
   }
   for (const one of turns) await turnAllBack(run, JSON.parse(one.change) as LoggedChange, one.entries, left)
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
-  for (const sql of forgetKeys(on)) await session.query(sql, [seqs])
-  await session.query(forgetEntries(on), [[...seqs, ...entries.map(({ seq }) => seq)]])
+  // Rows that were merged before into a restored row resolve to it again.
+  await session.query(
+    `WITH a AS MATERIALIZED (SELECT a.old, b.old AS own, b.kept FROM ${merges(on)} AS b JOIN ${merges(on)} AS a
+      ON a.guard OPERATOR(pg_catalog.=) b.guard AND a.kept OPERATOR(pg_catalog.=) b.old AND a.change IS NULL
+   WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]))
+UPDATE ${keysTable(on)} AS n SET kept = a.own FROM a WHERE n.old OPERATOR(pg_catalog.=) a.old AND n.kept OPERATOR(pg_catalog.=) a.kept`,
+    [seqs],
+  )
+  await session.query(
+    `DELETE FROM ${keysTable(on)} AS n USING ${merges(on)} AS b
+ WHERE b.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND n.old OPERATOR(pg_catalog.=) b.old`,
+    [seqs],
+  )
+  await session.query(`DELETE FROM ${merges(on)} AS m WHERE m.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`, [
+    [...seqs, ...entries.map(({ seq }) => seq)],
+  ])
   return left
 }
 
