@@ -10,7 +10,8 @@ import { parseArgs } from 'node:util'
 import { Client, Pool } from 'pg'
 import { Column, DataSource, Entity, type ObjectLiteral, type ObjectType, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText, type UniqueTextPropertyOptions } from '../src'
-import { adoptWith } from '../src/adopt/adopt'
+import { adopt, type AdoptProgress } from '../src/adopt'
+import { replacements } from '../src/adopt/session'
 import { url } from '../src/text'
 import { startServer } from './server'
 
@@ -187,24 +188,20 @@ async function main(): Promise<void> {
     await floor(admin)
   } else {
     const dataSource = await new DataSource({ type: 'postgres', url: server.url, entities: [Page] }).initialize()
-    const report = await adoptWith(
-      dataSource,
-      Page,
-      {
-        onProgress: ({ step }) => {
-          if (steps.at(-1)?.[0] !== step) steps.push([step, performance.now()])
-          waits.step = step
-          memory = Math.max(memory, process.memoryUsage().rss)
-        },
-        onNotice: (notice) => console.log(notice),
-      },
-      {
-        beforeStatement: (sql) => {
-          if (sql.includes('LOCK TABLE')) [working, waits.step] = [waits.step, 'a lock']
-          else if (waits.step === 'a lock' && !/^(?:COMMIT|ROLLBACK)/.test(sql) && !locked) waits.step = working
-          locked = sql.includes('LOCK TABLE') || (locked && !/^(?:COMMIT|ROLLBACK)/.test(sql))
-        },
-      },
+    const beforeStatement = (sql: string): void => {
+      if (sql.includes('LOCK TABLE')) [working, waits.step] = [waits.step, 'a lock']
+      else if (waits.step === 'a lock' && !/^(?:COMMIT|ROLLBACK)/.test(sql) && !locked) waits.step = working
+      locked = sql.includes('LOCK TABLE') || (locked && !/^(?:COMMIT|ROLLBACK)/.test(sql))
+    }
+    const onProgress = ({ step }: AdoptProgress): void => {
+      if (steps.at(-1)?.[0] !== step) steps.push([step, performance.now()])
+      waits.step = step
+      memory = Math.max(memory, process.memoryUsage().rss)
+    }
+    const onNotice = (notice: string): void => console.log(notice)
+    const report = await replacements.run(
+      { beforeStatement },
+      async () => await adopt(dataSource, Page, { onProgress, onNotice }),
     )
     for (const { step, mode, attempts, waitedMilliseconds, heldMilliseconds } of report.locks) {
       console.log(

@@ -27,7 +27,7 @@ import {
   type PlannedStep,
   PROPERTY_OPTION,
 } from './options'
-import { type Seams, withAdoptSession } from './session'
+import { withAdoptSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
 import { guardedAs } from './swap'
 import { findDeclaration, findTarget, noTable } from './target'
@@ -47,16 +47,6 @@ export async function adopt(
   options: AdoptOptions = {},
 ): Promise<AdoptReport> {
   checkOptions('adopt()', options, ADOPT_RULES)
-  return await adoptWith(dataSource, entity, options, {})
-}
-
-/** @param seams the replacements for tests */
-export async function adoptWith(
-  dataSource: DataSource,
-  entity: EntityTarget<ObjectLiteral>,
-  options: AdoptOptions,
-  seams: Seams,
-): Promise<AdoptReport> {
   const migrations = options.fake === undefined ? undefined : new MigrationExecutor(dataSource)
   let faked: Migration | undefined
   if (migrations) {
@@ -69,7 +59,7 @@ export async function adoptWith(
       throw new DeclarationError(`No migration "${options.fake}" is pending. Pending ones: ${names || 'none'}.`)
   }
   const find = findWork(dataSource, entity, options.property)
-  const report = await adoptWork({ dataSource, find, options, seams })
+  const report = await adoptWork({ dataSource, find, options })
   if (faked && report.step === 'done') await migrations?.insertMigration(faked)
   return report
 }
@@ -87,7 +77,7 @@ export async function planAdoption(
 ): Promise<PlannedStep[]> {
   checkOptions('planAdoption()', options, PROPERTY_OPTION)
   const find = findWork(dataSource, entity, options.property)
-  return await withAdoptSession(dataSource, {}, {}, async ({ query }) => {
+  return await withAdoptSession(dataSource, {}, async ({ query }) => {
     const work = await find(query)
     if (await isAdopted(work, query)) return []
     work.refuse()
@@ -110,7 +100,7 @@ export async function adoptionStatus(
   checkOptions('adoptionStatus()', options, PROPERTY_OPTION)
   const find = findWork(dataSource, entity, options.property)
   const root = rootOf(dataSource.getMetadata(entity))
-  return await withAdoptSession(dataSource, {}, {}, async (session) => {
+  return await withAdoptSession(dataSource, {}, async (session) => {
     // A short timeout, because a person wants to see the session that has locked the table.
     await session.set('lock_timeout', '200')
     const oid = await tableOids(session.query, qualified(foreignSchema(root), root.tableName))
@@ -146,7 +136,7 @@ export async function abandon(
 ): Promise<{ readonly locks: readonly AdoptionLock[] }> {
   checkOptions('abandon()', options, ABANDON_RULES)
   const find = findWork(dataSource, entity, options.property)
-  return await abandonWork({ dataSource, find, options, seams: {} })
+  return await abandonWork({ dataSource, find, options })
 }
 
 /**

@@ -23,7 +23,7 @@ import {
   texts,
   writeChanges,
 } from './pages'
-import { type AdoptSession, type Seams } from './session'
+import { type AdoptSession } from './session'
 import {
   type AdoptedTable,
   type Adopting,
@@ -137,17 +137,7 @@ export async function follow(
   options: FollowOptions,
 ): Promise<FollowReport> {
   checkOptions('follow()', options, FOLLOW_RULES, ['signal'])
-  return await followWith(dataSource, entity, options, {})
-}
-
-/** @param seams the replacements for tests */
-export async function followWith(
-  dataSource: DataSource,
-  entity: EntityTarget<ObjectLiteral>,
-  options: FollowOptions,
-  seams: Seams,
-): Promise<FollowReport> {
-  return await withText(dataSource, entity, options, seams, async (session, target) => {
+  return await withText(dataSource, entity, options, async (session, target) => {
     requireAdopted(target, true)
     const counts = { filled: 0, normalized: 0, numbered: 0 }
     const run: WorkRun = { session, options: {}, onProgress: () => {}, counts }

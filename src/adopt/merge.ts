@@ -26,7 +26,7 @@ import {
   parseRows,
   PROPERTY_OPTION,
 } from './options'
-import { AdoptionError, type AdoptSession, type Seams } from './session'
+import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, makeWork, own, samePrimary, workOf } from './table'
 import { requireAdopted, withText, type Target } from './target'
 import { throughPlaces } from './work'
@@ -139,7 +139,7 @@ export async function checkMerge(
   options: NamedReferences & { readonly property?: string | undefined },
 ): Promise<void> {
   checkOptions('checkMerge()', options, { ...PROPERTY_OPTION, ...NAMED_RULES })
-  await withText(dataSource, entity, { property: options.property }, {}, async (session, target) => {
+  await withText(dataSource, entity, { property: options.property }, async (session, target) => {
     await allReferences(session, target, options)
   })
 }
@@ -297,17 +297,7 @@ export async function mergeDuplicates(
   options: MergeOptions,
 ): Promise<MergeReport> {
   checkOptions('mergeDuplicates()', options, MERGE_RULES, ['keep'])
-  return await mergeWith(dataSource, entity, options, {})
-}
-
-/** @param seams the replacements for tests */
-export async function mergeWith(
-  dataSource: DataSource,
-  entity: EntityTarget<ObjectLiteral>,
-  options: MergeOptions,
-  seams: Seams,
-): Promise<MergeReport> {
-  return await withText(dataSource, entity, options, seams, async (session, target) => {
+  return await withText(dataSource, entity, options, async (session, target) => {
     requireAdopted(target, true)
     const references = await allReferences(session, target, options)
     const { deleteDateColumn } = target.declaration.metadata

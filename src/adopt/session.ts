@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
@@ -53,6 +54,9 @@ export interface Seams {
   readonly sleep?: (milliseconds: number) => Promise<unknown>
   readonly random?: () => number
 }
+
+/** The replacements for the commands that a test calls. Only tests set them. */
+export const replacements: AsyncLocalStorage<Seams> = new AsyncLocalStorage()
 
 /** Options of a command that concern its session. */
 export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | BatchOption>, 'property'>
@@ -112,11 +116,11 @@ export class AdoptSession {
   private isReplica = false
   /** The number of successive transactions that ended with 57014. */
   private cancelled = 0
+  private readonly seams = replacements.getStore() ?? {}
 
   constructor(
     private readonly runner: QueryRunner,
     public manners: Manners,
-    private readonly seams: Seams,
   ) {}
 
   /** An arrow function, because callers pass it on. */
@@ -371,26 +375,21 @@ class BatchSize {
 export async function withAdoptSession<T>(
   dataSource: DataSource,
   options: SessionOptions,
-  seams: Seams,
   work: (session: AdoptSession) => Promise<T>,
 ): Promise<T> {
   const { pauseMilliseconds: pause = 0 } = options
   const runner = dataSource.createQueryRunner('master')
-  const session = new AdoptSession(
-    runner,
-    {
-      lock: options.lockMilliseconds ?? 50,
-      hold: options.holdMilliseconds ?? 100,
-      batch: options.batchMilliseconds ?? 50,
-      pause: typeof pause === 'function' ? pause : () => pause,
-      maxLag: options.maxLagMilliseconds,
-      maxWal: options.maxWalBytes,
-      signal: options.signal,
-      onNotice: options.onNotice ?? ((): void => {}),
-      onLock: options.onLock ?? ((): void => {}),
-    },
-    seams,
-  )
+  const session = new AdoptSession(runner, {
+    lock: options.lockMilliseconds ?? 50,
+    hold: options.holdMilliseconds ?? 100,
+    batch: options.batchMilliseconds ?? 50,
+    pause: typeof pause === 'function' ? pause : () => pause,
+    maxLag: options.maxLagMilliseconds,
+    maxWal: options.maxWalBytes,
+    signal: options.signal,
+    onNotice: options.onNotice ?? ((): void => {}),
+    onLock: options.onLock ?? ((): void => {}),
+  })
   try {
     await session.open()
     return await work(session)
@@ -404,7 +403,6 @@ export async function withAdoptSession<T>(
 export interface TableCommand<Found> {
   readonly dataSource: DataSource
   readonly options: SessionOptions
-  readonly seams: Seams
   readonly find: (query: Query) => Promise<Found>
 }
 
@@ -415,10 +413,10 @@ export interface TableCommand<Found> {
  * @throws AdoptionError if another command works on the table
  */
 export async function withTable<Found extends { readonly facts: AdoptionFacts }, T>(
-  { dataSource, options, seams, find }: TableCommand<Found>,
+  { dataSource, options, find }: TableCommand<Found>,
   work: (session: AdoptSession, found: Found) => Promise<T>,
 ): Promise<T> {
-  return await withAdoptSession(dataSource, options, seams, async (session) => {
+  return await withAdoptSession(dataSource, options, async (session) => {
     const { facts } = await find(session.query)
     if (!(await session.takeTurn(facts.oid))) {
       throw new AdoptionError(

@@ -12,7 +12,7 @@ import { field, tableName, type TextTable } from '../sql/text-table'
 import { TEXT_TRIGGERS, type TriggerSet } from '../sql/trigger-set'
 import { normalizeText } from '../text/normalizer'
 import { guardOf } from '../triggers/guard'
-import { AdoptionError, type Seams, type AdoptSession, withTable, type SessionOptions } from './session'
+import { AdoptionError, type AdoptSession, withTable, type SessionOptions } from './session'
 import { type AdoptedTable, type Adopting, type AdoptionFacts, keyAsJson, own } from './table'
 import type { AdoptOptions } from './options'
 
@@ -162,12 +162,11 @@ export async function withText<T>(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
   options: SessionOptions & Pick<AdoptOptions, 'property'>,
-  seams: Seams,
   work: (session: AdoptSession, target: Target) => Promise<T>,
 ): Promise<T> {
   const declaration = findDeclaration(dataSource, entity, options.property)
   const find = async (query: Query): Promise<Target> => await findTarget(declaration, query)
-  return await withTable({ dataSource, find, options, seams }, work)
+  return await withTable({ dataSource, find, options }, work)
 }
 
 /**

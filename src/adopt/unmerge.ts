@@ -32,7 +32,7 @@ import {
   type LockOption,
   PROPERTY_OPTION,
 } from './options'
-import { type AdoptSession, type Seams, withAdoptSession } from './session'
+import { type AdoptSession, withAdoptSession } from './session'
 import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
 import { findDeclaration, findTarget, requireAdopted, withText } from './target'
 
@@ -228,17 +228,7 @@ export async function unmerge(
   options: UnmergeOptions = {},
 ): Promise<UnmergeReport> {
   checkOptions('unmerge()', options, UNMERGE_RULES)
-  return await unmergeWith(dataSource, entity, options, {})
-}
-
-/** @param seams the replacements for tests */
-export async function unmergeWith(
-  dataSource: DataSource,
-  entity: EntityTarget<ObjectLiteral>,
-  options: UnmergeOptions,
-  seams: Seams,
-): Promise<UnmergeReport> {
-  return await withText(dataSource, entity, options, seams, async (session, target) => {
+  return await withText(dataSource, entity, options, async (session, target) => {
     const { on } = target
     requireAdopted(target, false)
     const tables = new Tables(session)
@@ -394,7 +384,7 @@ export async function forgetMerges(
 ): Promise<void> {
   checkOptions('forgetMerges()', options, PROPERTY_OPTION)
   const declaration = findDeclaration(dataSource, entity, options.property)
-  await withAdoptSession(dataSource, {}, {}, async (session) => {
+  await withAdoptSession(dataSource, {}, async (session) => {
     const { on } = await findTarget(declaration, session.query)
     await session.make('forget', [...createLog(on), dropKeys(on)])
     await session.query(forgetLog(on), [on.table.guard])

@@ -2,13 +2,13 @@ import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
-import { adoptWith } from '../../../src/adopt/adopt'
 import { doctor } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
 import { normalizer, Refusal } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
+import { adoptWith } from '../../support/seams'
 import { type Entityish, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })

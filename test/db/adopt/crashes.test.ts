@@ -1,9 +1,9 @@
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
-import { adoptWith } from '../../../src/adopt/adopt'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
+import { adoptWith } from '../../support/seams'
 import { crashAt } from './disturb'
 import { faults, fillTable, pageOf, tableOf } from './stage'
 

@@ -5,8 +5,8 @@ import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt, type MergedKey, mergeDuplicates, unmerge } from '../../../src/adopt'
-import { mergeWith } from '../../../src/adopt/merge'
 import { useDatabase } from '../../support/database'
+import { mergeWith } from '../../support/seams'
 import { pageOf, runCommand } from './stage'
 
 const db = useDatabase({ wrapped: true })

@@ -4,11 +4,12 @@ import path from 'node:path'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt } from '../../../src/adopt'
-import { type FollowReport, followWith } from '../../../src/adopt/follow'
+import type { FollowReport } from '../../../src/adopt/follow'
 import { findOrCreate } from '../../../src'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
+import { followWith } from '../../support/seams'
 import { fillTable, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })

@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from 'vitest'
-import { adoptWith } from '../../../src/adopt/adopt'
 import { normalizer } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { adoptWith } from '../../support/seams'
 import { pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })

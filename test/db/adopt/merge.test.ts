@@ -12,9 +12,9 @@ import {
 } from '../../../src/adopt'
 import { DeclarationError } from '../../../src'
 import { parseInvocation } from '../../../src/cli/usage'
-import { mergeWith } from '../../../src/adopt/merge'
 import { useDatabase } from '../../support/database'
 import { violations } from '../../support/guarded-table'
+import { mergeWith } from '../../support/seams'
 import { pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })

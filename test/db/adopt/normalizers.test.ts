@@ -1,10 +1,10 @@
 import { beforeEach, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
-import { adoptWith } from '../../../src/adopt/adopt'
 import { lowerCase, normalizer, Refusal, trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
+import { adoptWith } from '../../support/seams'
 import { fillTable, pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })

@@ -2,11 +2,11 @@ import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColu
 import { describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
-import { adoptWith } from '../../../src/adopt/adopt'
 import { doctor } from '../../../src/doctor'
 import { countWithin, NumberWithin, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
+import { adoptWith } from '../../support/seams'
 import { type Entityish, IMPATIENT, keptFrom } from './stage'
 
 const db = useDatabase({ wrapped: true })

@@ -2,11 +2,11 @@ import type { Client } from 'pg'
 import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { abandon, adopt, forgetMerges, mergeDuplicates, resolveMerged, unmerge } from '../../../src/adopt'
-import { followWith } from '../../../src/adopt/follow'
 import { doctor } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
+import { followWith } from '../../support/seams'
 import { type Entityish, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })

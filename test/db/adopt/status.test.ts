@@ -2,9 +2,9 @@ import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { AdoptionError, adopt, type AdoptionLock, adoptionStatus, type AdoptionStatus } from '../../../src/adopt'
-import { adoptWith } from '../../../src/adopt/adopt'
 import { lockHolders } from '../../../src/adopt/status'
 import { useDatabase } from '../../support/database'
+import { adoptWith } from '../../support/seams'
 import { fillTable, pageOf, runCommand } from './stage'
 
 const db = useDatabase({ wrapped: true })

@@ -10,9 +10,8 @@ import {
   resolveMerged,
   unmerge,
 } from '../../../src/adopt'
-import { mergeWith } from '../../../src/adopt/merge'
-import { unmergeWith } from '../../../src/adopt/unmerge'
 import { useDatabase } from '../../support/database'
+import { mergeWith, unmergeWith } from '../../support/seams'
 import { pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })

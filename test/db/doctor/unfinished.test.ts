@@ -2,8 +2,6 @@ import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColu
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
 import { abandon, adopt } from '../../../src/adopt'
-import { adoptWith } from '../../../src/adopt/adopt'
-import { followWith } from '../../../src/adopt/follow'
 import type { Seams } from '../../../src/adopt/session'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
@@ -11,6 +9,7 @@ import { NumberWithin } from '../../../src/numbers'
 import { fewHashes } from '../../support/digests'
 import { useDatabase } from '../../support/database'
 import { crashAt, endSession } from '../adopt/disturb'
+import { adoptWith, followWith } from '../../support/seams'
 
 const db = useDatabase()
 

@@ -1,0 +1,41 @@
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { adopt } from '../../src/adopt/adopt'
+import { follow, type FollowOptions, type FollowReport } from '../../src/adopt/follow'
+import { mergeDuplicates, type MergeOptions, type MergeReport } from '../../src/adopt/merge'
+import type { AdoptOptions } from '../../src/adopt/options'
+import { replacements, type Seams } from '../../src/adopt/session'
+import { unmerge, type UnmergeOptions, type UnmergeReport } from '../../src/adopt/unmerge'
+import type { AdoptReport } from '../../src/adopt/work'
+
+/** A command that a replacement calls has no replacements itself. */
+const outside =
+  <Values extends unknown[], T>(replacement: (...values: Values) => T) =>
+  (...values: Values): T =>
+    replacements.exit(() => replacement(...values))
+
+const commandWith =
+  <Options, Report>(
+    command: (dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, options: Options) => Promise<Report>,
+  ) =>
+  async (
+    dataSource: DataSource,
+    entity: EntityTarget<ObjectLiteral>,
+    options: Options,
+    { beforeStatement, sleep, random }: Seams,
+  ): Promise<Report> => {
+    const seams = {
+      ...(beforeStatement && { beforeStatement: outside(beforeStatement) }),
+      ...(sleep && { sleep: outside(sleep) }),
+      ...(random && { random }),
+    }
+    return await replacements.run(seams, async () => await command(dataSource, entity, options))
+  }
+
+/** The commands with replacements for time and chance. */
+export const adoptWith = commandWith<AdoptOptions, AdoptReport>(adopt)
+
+export const followWith = commandWith<FollowOptions, FollowReport>(follow)
+
+export const mergeWith = commandWith<MergeOptions, MergeReport>(mergeDuplicates)
+
+export const unmergeWith = commandWith<UnmergeOptions, UnmergeReport>(unmerge)
