@@ -149,7 +149,7 @@ export async function follow(
     })
     await session.set(FOLLOWS, 'on')
     // From now on, the signal ends the loop with its cleanup, and not at the next statement.
-    session.manners = { ...session.manners, signal: undefined }
+    session.signal = undefined
     try {
       const { signal, onProgress, onNotice } = options
       onProgress?.(counts.normalized)

@@ -70,21 +70,6 @@ interface WantedLock {
   readonly prepare?: () => Promise<void>
 }
 
-/** How a command limits its effect on the application. Times are in milliseconds. */
-interface Manners {
-  readonly lock: number
-  readonly hold: number
-  readonly batch: number
-  readonly pause: () => number
-  readonly maxLag: number | undefined
-  /** The limit in bytes. */
-  readonly maxWal: number | undefined
-  readonly signal: AbortSignal | undefined
-  /** Receives reports for a person while the command runs. */
-  readonly onNotice: (notice: string) => void
-  readonly onLock: (lock: AdoptionLock) => void
-}
-
 const FIRST_PAUSE_MILLISECONDS = 100
 
 const LONGEST_PAUSE_MILLISECONDS = 3_000
@@ -111,6 +96,8 @@ export class AdoptSession {
   readonly locks: AdoptionLock[] = []
   /** Whether `together` rolls its work back, after the work has shown its effects. */
   isTrial = false
+  /** Once aborted, the work stops at the next pause. */
+  signal: AbortSignal | undefined
   private settings: Readonly<Record<string, string>> | undefined
   private turn: string | undefined
   private isReplica = false
@@ -118,10 +105,17 @@ export class AdoptSession {
   private cancelled = 0
   private readonly seams = replacements.getStore() ?? {}
 
+  private readonly options: SessionOptions &
+    Required<Pick<SessionOptions, 'lockMilliseconds' | 'holdMilliseconds' | 'batchMilliseconds'>>
+
   constructor(
     private readonly runner: QueryRunner,
-    public manners: Manners,
-  ) {}
+    options: SessionOptions,
+  ) {
+    const { lockMilliseconds = 50, holdMilliseconds = 100, batchMilliseconds = 50 } = options
+    this.options = { ...options, lockMilliseconds, holdMilliseconds, batchMilliseconds }
+    this.signal = options.signal
+  }
 
   /** An arrow function, because callers pass it on. */
   readonly query = async <Row = unknown>(sql: string, parameters?: unknown[]): Promise<readonly Row[]> => {
@@ -183,7 +177,7 @@ export class AdoptSession {
   /** Does work on a few rows in a transaction. It waits for a row no longer than for the table. */
   async together<T>(work: () => Promise<T>): Promise<T> {
     try {
-      await this.query(`BEGIN; SET LOCAL lock_timeout = ${this.manners.lock}; ${BY_INDEX}`)
+      await this.query(`BEGIN; SET LOCAL lock_timeout = ${this.options.lockMilliseconds}; ${BY_INDEX}`)
       const result = await work()
       await this.query(this.isTrial ? 'ROLLBACK' : 'COMMIT')
       this.cancelled = 0
@@ -240,12 +234,13 @@ export class AdoptSession {
    * @param work throws Later to release the lock; the function that it receives does so once half of the time is over
    */
   async locked<T>({ on, step, mode, prepare }: WantedLock, work: (inTime: () => void) => Promise<T>): Promise<T> {
-    let { hold } = this.manners
+    const { lockMilliseconds: wait, onLock } = this.options
+    let { holdMilliseconds: hold } = this.options
     for (let attempts = 1; ; attempts += 1) {
       await prepare?.()
       const asked = performance.now()
       try {
-        const [wait, most] = [this.manners.lock, Math.round(hold)]
+        const most = Math.round(hold)
         // The transaction fails if it does not lock the table in time.
         await this.query(
           `BEGIN; SET LOCAL lock_timeout = ${wait}; SET LOCAL statement_timeout = ${most + wait}; ` +
@@ -260,7 +255,7 @@ export class AdoptSession {
         const [waitedMilliseconds, heldMilliseconds] = [had - asked, performance.now() - had]
         const lock = { step, mode, attempts, waitedMilliseconds, heldMilliseconds }
         this.locks.push(lock)
-        this.manners.onLock(lock)
+        onLock?.(lock)
         return result
       } catch (error) {
         await this.query('ROLLBACK').catch(() => {})
@@ -273,21 +268,21 @@ export class AdoptSession {
 
   /** @returns how long the next attempt may hold the lock; throws an error that no attempt can fix */
   private after(error: unknown, hold: number): number {
-    if (error instanceof Later) return Math.min(hold * HOLD_GROWTH ** 0.25, HOLD_TIMES * this.manners.hold)
+    if (error instanceof Later) return Math.min(hold * HOLD_GROWTH ** 0.25, HOLD_TIMES * this.options.holdMilliseconds)
     const code = serverError(error)?.code
     if (code === SQLSTATE.lockNotAvailable || code === SQLSTATE.deadlockDetected) return hold
-    if (code !== SQLSTATE.queryCanceled || hold > HOLD_TIMES * this.manners.hold) throw error
+    if (code !== SQLSTATE.queryCanceled || hold > HOLD_TIMES * this.options.holdMilliseconds) throw error
     return hold * HOLD_GROWTH
   }
 
   private async reportHolders(step: string, wants: LockMode | 'rows', attempts: number, error: unknown): Promise<void> {
     if (error instanceof Later) {
-      this.manners.onNotice(`${step}: not done in time under the lock in ${attempts} attempts. It goes on trying.`)
+      this.options.onNotice?.(`${step}: not done in time under the lock in ${attempts} attempts. It goes on trying.`)
       return
     }
     const holders = this.turn === undefined ? [] : await lockHolders(this.query, this.turn, wants)
     const found = holders.length === 0 ? 'No transaction holds one now' : holders.map(describeHolder).join('; ')
-    this.manners.onNotice(`${step}: no lock in ${attempts} attempts. ${found}. It goes on trying.`)
+    this.options.onNotice?.(`${step}: no lock in ${attempts} attempts. ${found}. It goes on trying.`)
   }
 
   /** Waits after a failed attempt: longer each time, and for a random time. */
@@ -303,14 +298,15 @@ export class AdoptSession {
 
   /** @throws AdoptionError once the signal is aborted */
   interrupt(): void {
-    if (this.manners.signal?.aborted !== true) return
+    if (this.signal?.aborted !== true) return
     throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to continue.')
   }
 
   /** Pauses between two batches, so that other sessions can work and standbys catch up. */
   async breathe(): Promise<void> {
     this.interrupt()
-    const pause = this.manners.pause()
+    const { pauseMilliseconds = 0 } = this.options
+    const pause = typeof pauseMilliseconds === 'function' ? pauseMilliseconds() : pauseMilliseconds
     if (pause > 0) await this.sleep(pause)
     while (await this.isAhead()) await this.sleep(BRAKE_PAUSE_MILLISECONDS)
   }
@@ -318,10 +314,10 @@ export class AdoptSession {
   /** Whether the standbys, the slots or the archive must catch up first. */
   private async isAhead(): Promise<boolean> {
     this.interrupt()
-    const { maxLag, maxWal } = this.manners
-    if (maxLag === undefined && maxWal === undefined) return false
+    const { maxLagMilliseconds, maxWalBytes } = this.options
+    if (maxLagMilliseconds === undefined && maxWalBytes === undefined) return false
     const [row] = await this.query<Record<'lag' | 'wal', string>>(SERVER_LAG)
-    return Number(row?.lag ?? 0) > (maxLag ?? Infinity) || Number(row?.wal ?? 0) > (maxWal ?? Infinity)
+    return Number(row?.lag ?? 0) > (maxLagMilliseconds ?? Infinity) || Number(row?.wal ?? 0) > (maxWalBytes ?? Infinity)
   }
 
   /**
@@ -335,7 +331,7 @@ export class AdoptSession {
     { first, least, fewest = least }: { readonly first: number; readonly least: number; readonly fewest?: number },
     batch: (limit: number) => Promise<{ readonly done: number | undefined; readonly more: boolean }>,
   ): Promise<void> {
-    const size = new BatchSize(this.manners.batch, least, first, fewest)
+    const size = new BatchSize(this.options.batchMilliseconds, least, first, fewest)
     for (;;) {
       const started = performance.now()
       const { done, more } = await batch(size.value)
@@ -377,19 +373,8 @@ export async function withAdoptSession<T>(
   options: SessionOptions,
   work: (session: AdoptSession) => Promise<T>,
 ): Promise<T> {
-  const { pauseMilliseconds: pause = 0 } = options
   const runner = dataSource.createQueryRunner('master')
-  const session = new AdoptSession(runner, {
-    lock: options.lockMilliseconds ?? 50,
-    hold: options.holdMilliseconds ?? 100,
-    batch: options.batchMilliseconds ?? 50,
-    pause: typeof pause === 'function' ? pause : () => pause,
-    maxLag: options.maxLagMilliseconds,
-    maxWal: options.maxWalBytes,
-    signal: options.signal,
-    onNotice: options.onNotice ?? ((): void => {}),
-    onLock: options.onLock ?? ((): void => {}),
-  })
+  const session = new AdoptSession(runner, options)
   try {
     await session.open()
     return await work(session)
