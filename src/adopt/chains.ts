@@ -173,7 +173,7 @@ const MOST_NOTES = 200
 export type Filled = Readonly<Record<'seen' | 'written', string | null>>
 
 /** Processes what clients write meanwhile, until the remaining rows can be processed under the lock. */
-export async function settleMost({ session, onProgress }: WorkRun, target: Target): Promise<void> {
+export async function settleMost({ session, options }: WorkRun, target: Target): Promise<void> {
   let before = Infinity
   for (let rounds = 1; ; rounds += 1) {
     let [last, stuck] = ['0', 0]
@@ -191,7 +191,7 @@ export async function settleMost({ session, onProgress }: WorkRun, target: Targe
       [MOST_NOTES + 1],
     )
     const left = Number(row?.notes ?? 0)
-    onProgress({ step: 'guard', fraction: undefined, rows: left })
+    options.onProgress?.({ step: 'guard', fraction: undefined, rows: left })
     if (stuck === 0 && (left <= LAST_NOTES || (left >= before && left <= MOST_NOTES))) return
     before = left
     if (stuck > 0) await session.rest(rounds)

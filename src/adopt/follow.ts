@@ -140,7 +140,7 @@ export async function follow(
   return await withText(dataSource, entity, options, async (session, target) => {
     requireAdopted(target, true)
     const counts = { filled: 0, normalized: 0, numbered: 0 }
-    const run: WorkRun = { session, options: {}, onProgress: () => {}, counts }
+    const run: WorkRun = { session, options: {}, counts }
     const { on } = target
     await stopFollowing(session, target)
     await session.all([...createRefused(on), ...createWritten(on)])

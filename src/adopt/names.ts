@@ -431,7 +431,7 @@ class NamesWork implements Work {
 
   /** Claims the names of all rows in key order, and stores the position. Rows locked by another session are noted. */
   private async claimAll(run: WorkRun, first: readonly string[], upTo: readonly string[]): Promise<void> {
-    const { session, counts } = run
+    const { session, options, counts } = run
     const { on } = this
     let [after, attempts] = [first, 0]
     await session.inBatches(NAME_BATCH, async (size) => {
@@ -445,7 +445,7 @@ class NamesWork implements Work {
       }
       attempts = 0
       const fraction = Math.min(counts.filled / Math.max(this.facts.rows, 1), 1)
-      run.onProgress({ step: 'fill', fraction, rows: counts.filled })
+      options.onProgress?.({ step: 'fill', fraction, rows: counts.filled })
       const last = locked.at(-1)
       if (last) after = keyInRow(on, last)
       return { done: locked.length, more: locked.length === limit }
@@ -673,8 +673,7 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
    * Recreates the look-ups. CREATE INDEX CONCURRENTLY waits until no transaction has a snapshot that is older than the
    * claims. Without that wait, a transaction at REPEATABLE READ could leave a name behind.
    */
-  async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
-    onProgress({ step: 'index', fraction: undefined, rows: 0 })
+  async index({ session }: WorkRun): Promise<AdoptStep> {
     for (const lookup of this.lookups) await makeLookup(session, this.on, lookup)
     return await goOn(session, this.on, 'guard')
   }

@@ -297,7 +297,7 @@ class NumberWork implements Work {
   }
 
   /** Passes once over all rows without a number. @returns how many rows are left, counted up to LAST_ROWS + 1 */
-  private async numberRest({ session, counts, onProgress }: WorkRun, step: 'fill' | 'guard'): Promise<number> {
+  private async numberRest({ session, options, counts }: WorkRun, step: 'fill' | 'guard'): Promise<number> {
     const { on } = this
     const before = counts.filled
     const total = await this.unnumbered(session, 10_000_000)
@@ -311,7 +311,7 @@ class NumberWork implements Work {
         return { done: undefined, more: true }
       }
       counts.filled += spots.length
-      onProgress({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
+      options.onProgress?.({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
       // Rows that clients write meanwhile wait for the next round, or this round might never end.
       return { done: spots.length, more: spots.length === limit && counts.filled - before < total }
     })
@@ -353,9 +353,8 @@ class NumberWork implements Work {
     if (spots.length > 0) await query(numberLocked(this.on), [spots.map(({ spot }) => spot)])
   }
 
-  async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
+  async index({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
-    onProgress({ step: 'index', fraction: undefined, rows: 0 })
     const { index } = on.number
     if (!this.hasValidIndex(index)) await makeIndex(session, on, index, createNumberIndex(on))
     return await goOn(session, on, 'guard')

@@ -259,7 +259,7 @@ export async function normalizeAll(
   from: number,
   onBatch: (page: number, pages: number) => Promise<boolean> | boolean,
 ): Promise<number> {
-  const { session, counts, onProgress } = run
+  const { session, options, counts } = run
   const pages = await pagesOf(session, target)
   return await sweepPages(
     session,
@@ -273,7 +273,7 @@ export async function normalizeAll(
     },
     async (page) => {
       const ends = await onBatch(page, pages)
-      onProgress({ step: 'fill', fraction: page / pages, rows: counts.normalized })
+      options.onProgress?.({ step: 'fill', fraction: page / pages, rows: counts.normalized })
       return ends
     },
   )

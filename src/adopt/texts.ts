@@ -444,7 +444,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Sweeps until no row is left. Rows that another session had locked are swept again. */
-  async fill({ session, counts, onProgress }: WorkRun): Promise<AdoptStep> {
+  async fill({ session, options, counts }: WorkRun): Promise<AdoptStep> {
     const { target, on } = this
     let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...this.state }
     for (let sweeps = 1; ; sweeps += 1) {
@@ -468,7 +468,7 @@ export class UnguardedText extends TextWork {
           return Number(row?.seen ?? 0) - Number(row?.written ?? 0)
         },
         async (next) => {
-          onProgress({ step: 'fill', fraction: next / Math.max(sweep.pages, 1), rows: counts.filled })
+          options.onProgress?.({ step: 'fill', fraction: next / Math.max(sweep.pages, 1), rows: counts.filled })
           if (Math.floor(next / vacuumed) > Math.floor(last / vacuumed)) await session.query(vacuumTable(on))
           last = next
           return false
@@ -498,10 +498,9 @@ export class UnguardedText extends TextWork {
     return await goOn(session, on, 'index')
   }
 
-  async index({ session, onProgress }: WorkRun): Promise<AdoptStep> {
+  async index({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     const { state, declaration } = this.target
-    onProgress({ step: 'index', fraction: undefined, rows: 0 })
     const { table } = on
     const columns = JSON.stringify([...table.scope, table.hash, table.number])
     const isThere = state.indexes.some(

@@ -3,14 +3,7 @@ import { addLookup, type LookupIndex, type Query } from '../sql/catalog'
 import { qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import {
-  type AdoptionLock,
-  type AdoptOptions,
-  type AdoptProgress,
-  type AdoptStep,
-  type PlannedStep,
-  STEPS,
-} from './options'
+import { type AdoptionLock, type AdoptOptions, type AdoptStep, type PlannedStep, STEPS } from './options'
 import { AdoptionError, type AdoptSession, type TableCommand, withTable } from './session'
 import {
   type Adopting,
@@ -113,7 +106,6 @@ interface AdoptCounts {
 export interface WorkRun {
   readonly session: AdoptSession
   readonly options: AdoptOptions
-  readonly onProgress: (progress: AdoptProgress) => void
   readonly counts: AdoptCounts
 }
 
@@ -210,8 +202,7 @@ export interface AdoptReport extends FoundRows {
 export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
   const { find, options } = command
   return await withTable(command, async (session, work) => {
-    const onProgress = options.onProgress ?? ((): void => {})
-    const run: WorkRun = { session, options, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
+    const run: WorkRun = { session, options, counts: { filled: 0, normalized: 0, numbered: 0 } }
     await work.prepare?.(session)
     const unchanged = await isAdopted(work, session.query)
     if (!unchanged) await beReady(run, work)
@@ -235,7 +226,7 @@ async function doSteps(run: WorkRun, begun: Work, first: AdoptStep, find: FindWo
   while (step !== 'done') {
     const { on, written, order = STEPS } = last
     if (until !== undefined && order.indexOf(step) > order.indexOf(until)) break
-    run.onProgress({ step, fraction: undefined, rows: 0 })
+    run.options.onProgress?.({ step, fraction: undefined, rows: 0 })
     const next = await last[step]?.(run).catch((error: unknown) => againstOwn(error, { on: on.table, ...written }))
     step = next ?? 'done'
     if (step !== 'done' || last.report) last = await find(run.session.query)
@@ -421,7 +412,7 @@ export async function throughPlaces(
  * @param check another check that is added and validated with them
  */
 export async function requireNotNull(
-  { session, onProgress }: WorkRun,
+  { session }: WorkRun,
   on: Adopting,
   columns: readonly string[],
   next: AdoptStep,
@@ -432,7 +423,6 @@ export async function requireNotNull(
   if (added.length > 0) {
     await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => await session.all(added))
   }
-  onProgress({ step: 'check', fraction: undefined, rows: 0 })
   try {
     await session.all(validateChecks(on, columns, check))
   } catch (error) {
