@@ -90,13 +90,12 @@ export function targetOf(target: Target): Target {
   const nullable = new Set(state.columns.filter((one) => one.nullable).map(({ name }) => name))
   const { tightened, loosened } = nullChanges(declaration, (name) => nullable.has(name))
   const on = beside(final)
-  const { hash, number, chained } = on.table
+  const { hash } = on.table
   const isRequired = state.columns.some(({ name }) => name === hash) && !nullable.has(hash)
   const { functions, triggers } = guardIn(state, final, note)
   return {
     ...target,
     on,
-    hidden: [hash, number, chained].map((name, index) => ({ name, comment: target.hidden[index]?.comment ?? '' })),
     // Until the guards change, a row without a text has no hash.
     required: final.table.nullable || tightened.length > 0 || isRequired ? [] : [hash],
     // Texts are not changed, because the old guard would check each.
@@ -107,7 +106,6 @@ export function targetOf(target: Target): Target {
         hash: note.hash,
         number: note.number,
         chained: note.chained,
-        index: note.index,
         rules: JSON.stringify([textRules(note, note.digest), note.deleted]),
         // The kernel is part of every guard, so it is kept for the others.
         functions: functions.flatMap(({ schema, name, body }) => (isKernel(body) ? [] : [{ schema, name }])),

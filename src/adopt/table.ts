@@ -180,12 +180,6 @@ export interface AdoptionFacts {
   readonly checks: readonly { readonly name: string; readonly columns: readonly string[] }[]
 }
 
-/** The table in whose schema an adoption keeps its objects, and their owner. */
-interface Owned {
-  readonly table: { readonly schema: string }
-  readonly owner: string
-}
-
 /**
  * Whether a relation, by its OID as SQL, is a table of a role that could act as the owner of ours. Another role's may
  * be a view whose functions run as the reader, or hold rows, statistics and privileges that outlive its ownership.
@@ -206,7 +200,7 @@ export const FIND_KEPT: string = `SELECT n.nspname AS schema, ${isTrusted(
  WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
 /** Runs after CREATE TABLE IF NOT EXISTS: a role that may create in the schema can have made the table before. */
-export const refusePlanted = ({ table, owner }: Owned, name: string): string =>
+export const refusePlanted = ({ table, owner }: Adopting, name: string): string =>
   `DO ${dollarQuote(`
 DECLARE
   found pg_catalog.regclass := ${literal(qualified(table.schema, name))}::pg_catalog.regclass;
@@ -222,7 +216,7 @@ END
 const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`
 
 /** Runs before CREATE TABLE IF NOT EXISTS. Grants by default privileges on a new table are revoked at once. */
-export const refuseWritten = ({ table }: Pick<Owned, 'table'>, name: string): string =>
+export const refuseWritten = ({ table }: Site, name: string): string =>
   `DO ${dollarQuote(`
 DECLARE
   found pg_catalog.regclass := pg_catalog.to_regclass(${literal(qualified(table.schema, name))});
@@ -243,7 +237,7 @@ END
  * @param access `readable` keeps grants of SELECT
  */
 export const ownAlone = (
-  { owner }: Owned,
+  { owner }: Adopting,
   names: readonly string[],
   access: 'alone' | 'readable' = 'alone',
 ): string[] => {

@@ -17,7 +17,7 @@ import { type AdoptedTable, type Adopting, type AdoptionFacts, keyAsJson, own } 
 import type { AdoptOptions } from './options'
 
 /** The guard of a table: its note, and the functions, triggers and columns that are dropped with it. */
-interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index'> {
+interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained'> {
   /** The rules by which it keeps the rows, for a comparison. */
   readonly rules: string
   readonly functions: readonly { readonly schema: string; readonly name: string }[]
@@ -81,19 +81,12 @@ async function adoptionFacts(
   return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distribution'>), distribution }
 }
 
-/** A hidden column with the comment that TypeORM expects. */
-export interface HiddenComment {
-  readonly name: string
-  readonly comment: string
-}
-
 /** The target of an adoption: a declaration, and its table on this connection. */
 export interface Target {
   readonly declaration: Declaration
   readonly on: AdoptedTable
   readonly facts: AdoptionFacts
   readonly state: TableState
-  readonly hidden: readonly HiddenComment[]
   /** Columns that should be NOT NULL but still allow NULL, the hash among them. */
   readonly required: readonly string[]
   /** Whether the normalizer may change a text. */
@@ -145,7 +138,6 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
     on,
     facts,
     state,
-    hidden: declaration.hidden.map(({ databaseName, comment = '' }) => ({ name: databaseName, comment })),
     required: [...declared.map(({ databaseName }) => databaseName), ...hidden].filter(
       (name) => nullable.has(name) || (name === table.hash && !isThere(name)),
     ),

@@ -83,7 +83,7 @@ import {
   TRIGGERS,
   vacuumTable,
 } from './table'
-import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target, type HiddenComment } from './target'
+import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target } from './target'
 import {
   adoptions,
   beginState,
@@ -294,19 +294,21 @@ function createTriggers(on: AdoptedTable): string[] {
   ]
 }
 
-/**
- * Adds the hidden columns, as constants that rewrite no row, and the transitional triggers.
- *
- * @param hidden the hash, the number and the flag
- * @param standing the columns that exist already
- */
-function beginAdoption(on: AdoptedTable, hidden: readonly HiddenComment[], standing: ReadonlySet<string>): string[] {
-  const types = [on.table.digest.type, 'integer NOT NULL DEFAULT 0', 'boolean NOT NULL DEFAULT false']
-  const added = hidden.flatMap(({ name }, index) => (standing.has(name) ? [] : `ADD ${quote(name)} ${types[index]}`))
+/** Adds the hidden columns, as constants that rewrite no row, and the transitional triggers. */
+function beginAdoption({ on, declaration, state }: Target): string[] {
+  const { table } = on
+  const existing = new Set(state.columns.map(({ name }) => name))
+  const hidden = [
+    { name: table.hash, type: table.digest.type },
+    { name: table.number, type: 'integer NOT NULL DEFAULT 0' },
+    { name: table.chained, type: 'boolean NOT NULL DEFAULT false' },
+  ]
+  const added = hidden.filter(({ name }) => !existing.has(name)).map(({ name, type }) => `ADD ${quote(name)} ${type}`)
   return [
-    ...(added.length === 0 ? [] : [`ALTER TABLE ${tableName(on.table)} ${added.join(', ')}`]),
+    ...alterTable(on, added),
     ...hidden.map(
-      ({ name, comment }) => `COMMENT ON COLUMN ${tableName(on.table)}.${quote(name)} IS ${literal(comment)}`,
+      ({ name }, index) =>
+        `COMMENT ON COLUMN ${tableName(table)}.${quote(name)} IS ${literal(declaration.hidden[index]?.comment ?? '')}`,
     ),
     ...dropTriggers(on),
     ...createTriggers(on),
@@ -408,7 +410,7 @@ export class UnguardedText extends TextWork {
   /** Adds columns and transitional triggers. After its commit, every written row has its hash. */
   async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
-    const { on, hidden, state, required, swap } = this.target
+    const { on, state, required, swap } = this.target
     await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
     await beginState(run, this, swap ? { swaps: true } : {})
     // A restored backup may lack the state of an adoption.
@@ -423,15 +425,14 @@ export class UnguardedText extends TextWork {
       )
     }
     await session.all(createObjects(on))
-    const standing = new Set(state.columns.map(({ name }) => name))
     // If these columns were made by hand, their values are checked.
-    const wanted: Wanted = standing.has(on.table.hash) ? 'wrong' : 'missing'
+    const wanted: Wanted = state.columns.some(({ name }) => name === on.table.hash) ? 'wrong' : 'missing'
     // If a guard has lost a trigger, its other triggers are dropped.
     const note = swap ? undefined : noteOf(this.target)
     const left = note ? guardIn(state, on, note).triggers : []
     return await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all(left.map(({ name }) => dropTrigger(tableName(on.table), name)))
-      await session.all(beginAdoption(on, hidden, standing))
+      await session.all(beginAdoption(this.target))
       return await goOn(session, on, 'fill', { wanted, page: 0, pages: null })
     })
   }
@@ -615,11 +616,10 @@ export class UnguardedText extends TextWork {
   }
 
   plan(): PlannedStep[] {
-    const { on, hidden, required, state, swap } = this.target
-    const standing = new Set(state.columns.map(({ name }) => name))
+    const { on, required, swap } = this.target
     const steps: PlannedStep[] = [
       { step: 'begin', lock: undefined, statements: [...createAdoptions(on), ...createObjects(on)] },
-      { step: 'begin', lock: 'ACCESS EXCLUSIVE', statements: beginAdoption(on, hidden, standing) },
+      { step: 'begin', lock: 'ACCESS EXCLUSIVE', statements: beginAdoption(this.target) },
       {
         step: 'fill',
         lock: undefined,
