@@ -167,8 +167,7 @@ export async function follow(
       await session.set(FOLLOWS, 'off')
     }
     await stopFollowing(session, target)
-    const { total, first } = await refusedRows(session, target)
-    return { normalized: counts.normalized, refused: first, refusedTotal: total }
+    return { normalized: counts.normalized, ...(await refusedRows(session, target)) }
   })
 }
 

@@ -6,7 +6,7 @@ import { parseRows } from './options'
 import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, type Held, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
 import { KEYS_NAMED, normalizeStored, ownConstraint, type Target } from './target'
-import type { RefusedRow, WorkRun } from './work'
+import type { FoundRows, WorkRun } from './work'
 
 /** The pages of a table from `from` up to, but without, `to`. With `lines`, a range of lines of one page. */
 export interface Pages {
@@ -332,24 +332,24 @@ function refusalOfText(error: unknown): string | undefined {
 export async function refusedRows(
   { query }: AdoptSession,
   { on }: Target,
-): Promise<{ total: number; first: RefusedRow[] }> {
+): Promise<Pick<FoundRows, 'refused' | 'refusedTotal'>> {
   const rows = await query<Record<'key' | 'reason' | 'total', string>>(
     `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
       `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${KEYS_NAMED}`,
   )
-  const first = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
-  return { total: Number(rows[0]?.total ?? 0), first }
+  const refused = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
+  return { refused, refusedTotal: Number(rows[0]?.total ?? 0) }
 }
 
 /** @throws AdoptionError if texts are refused, unless the caller keeps them */
 export async function refuseListed({ session, options }: WorkRun, target: Target): Promise<void> {
   if (options.refused === 'keep') return
-  const { total, first } = await refusedRows(session, target)
-  if (total === 0) return
-  const named = first.map(({ key, reason }) => `${JSON.stringify(key)}: ${reason}`).join('; ')
+  const { refused, refusedTotal } = await refusedRows(session, target)
+  if (refusedTotal === 0) return
+  const named = refused.map(({ key, reason }) => `${JSON.stringify(key)}: ${reason}`).join('; ')
   throw new AdoptionError(
     'refused',
-    `The normalizer refuses the texts of ${total} rows of ${tableName(target.on.table)}: ${named}. ` +
+    `The normalizer refuses the texts of ${refusedTotal} rows of ${tableName(target.on.table)}: ${named}. ` +
       `Correct or delete them, or keep them as they are with --refused keep.`,
   )
 }

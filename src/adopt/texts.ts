@@ -385,8 +385,7 @@ export abstract class TextWork implements Work {
   }
 
   async report(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows> {
-    const { total, first } = unchanged ? { total: 0, first: [] } : await refusedRows(session, this.target)
-    const found = { refused: first, refusedTotal: total }
+    const found = unchanged ? { refused: [], refusedTotal: 0 } : await refusedRows(session, this.target)
     if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
     const [row] = await session.query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
       countDuplicates(this.on),
