@@ -24,8 +24,6 @@ import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { equal, field, op, tableName } from '../sql/text-table'
 import { savepoint } from '../sql/transaction-commands'
 import { dropFunctions, makeFunctions } from '../sql/trigger-set'
-import { HOLDER_SET } from '../triggers/names'
-import { notesOf } from '../triggers/plan'
 import type { AdoptStep, PlannedStep } from './options'
 import { AdoptionError, type AdoptSession } from './session'
 import {
@@ -62,6 +60,7 @@ import {
   makeLookup,
   planRequired,
   requireNotNull,
+  standsOf,
   storedState,
   type Work,
   type WorkRun,
@@ -288,7 +287,7 @@ const RELEASED_ROWS = 1_000n
  */
 export async function findNames(metadata: EntityMetadata, query: Query): Promise<NamesWork> {
   const holder = holderTable(metadata)
-  const { facts, state: found } = await findTable(query, metadata, tableName(holder), [nameTriggersOf(holder)])
+  const { facts, state: found } = await findTable(query, metadata, tableName(holder))
   const primary = holder.primary.map(({ name }) => name)
   const on: NamedTable = {
     table: { schema: facts.schema, table: facts.table, guard: namedSet(holder.table, 'names') },
@@ -339,10 +338,7 @@ class NamesWork implements Work {
       .filter(({ text }) => !text.column.isNullable)
       .map(({ text }) => text.column.databaseName)
       .filter((name) => found.columns.find((one) => one.name === name)?.nullable === true)
-    const note = notesOf(found).find((one) => one.kind === 'names' && one.name === HOLDER_SET)
-    const drift = workDrift([{ set: nameTriggersOf(holder) }], found)
-    const finished = drift.length + this.required.length === 0 ? 'ready' : 'other'
-    this.stands = note ? (note.adopting === true ? 'adopting' : finished) : 'none'
+    this.stands = standsOf(found, { set: nameTriggersOf(holder) }, this.required)
   }
 
   refuse(): void {

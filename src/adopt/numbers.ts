@@ -1,6 +1,5 @@
 import { countsUpdates, numberTriggers } from '../numbers/sql/triggers'
 import type { NumberDeclaration } from '../registry/registry'
-import { workDrift } from '../schema/readiness'
 import type { Query, TableState } from '../sql/catalog'
 import { qualified, quote } from '../sql/identifier'
 import { allEqual, beforeStart, byNumberDown, type NumberTable, scopeOf } from '../sql/numbers'
@@ -8,7 +7,6 @@ import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { field, tableName } from '../sql/text-table'
 import { makeFunctions } from '../sql/trigger-set'
 import { dropScopes, makeScopes } from '../triggers/numbers'
-import { notesOf } from '../triggers/plan'
 import type { AdoptStep, PlannedStep } from './options'
 import { AdoptionError, type AdoptSession, Later } from './session'
 import {
@@ -34,6 +32,7 @@ import {
   makeIndex,
   planRequired,
   requireNotNull,
+  standsOf,
   storedState,
   type Work,
   type WorkRun,
@@ -177,7 +176,7 @@ const LOCKED = 'Somebody has rows locked that have no number.'
  */
 export async function findNumber(declaration: NumberDeclaration, query: Query): Promise<NumberWork> {
   const { table, metadata } = declaration
-  const { facts, state: found } = await findTable(query, metadata, tableName(table), [numberTriggers(table)])
+  const { facts, state: found } = await findTable(query, metadata, tableName(table))
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: NumberedTable = {
     table: { schema: facts.schema, table: facts.table, guard: table.triggers },
@@ -230,10 +229,8 @@ class NumberWork implements Work {
       (column) => found.columns.find((one) => one.name === column)?.nullable !== false,
     )
     const columns = [...this.scope, table.number]
-    const drift = workDrift([{ set: numberTriggers(table), indexes: [{ name: table.index, columns }] }], found)
-    const note = notesOf(found).find((one) => one.kind === 'numbers' && one.name === table.name)
-    const finished = drift.length + this.required.length === 0 ? 'ready' : 'other'
-    this.stands = note ? (note.adopting === true ? 'adopting' : finished) : 'none'
+    const work = { set: numberTriggers(table), indexes: [{ name: table.index, columns }] }
+    this.stands = standsOf(found, work, this.required)
   }
 
   refuse(): void {

@@ -9,9 +9,8 @@ import { quote } from '../sql/identifier'
 import { distributionOf, isElsewhere } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { field, tableName, type TextTable } from '../sql/text-table'
-import { TEXT_TRIGGERS, type TriggerSet } from '../sql/trigger-set'
+import { TEXT_TRIGGERS } from '../sql/trigger-set'
 import { normalizeText } from '../text/normalizer'
-import { guardOf } from '../triggers/guard'
 import { AdoptionError, type AdoptSession, withTable, type SessionOptions } from './session'
 import { type AdoptedTable, type Adopting, type AdoptionFacts, keyAsJson, own } from './table'
 import type { AdoptOptions } from './options'
@@ -123,7 +122,7 @@ const ADOPT_WITH_GUARD =
 export async function findTarget(declaration: Declaration, query: Query): Promise<Target> {
   const { table, metadata } = declaration
   if (table.guardless === true) throw new AdoptionError('unsupported', ADOPT_WITH_GUARD)
-  const { facts, state } = await findTable(query, metadata, tableName(table), [guardOf(table)])
+  const { facts, state } = await findTable(query, metadata, tableName(table))
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: AdoptedTable = { table: { ...table, schema: facts.schema }, primary, owner: facts.owner }
   const declared = [...declaration.text.map(({ column }) => column), ...declaration.scope].filter(
@@ -171,9 +170,9 @@ export async function findTable(
   query: Query,
   metadata: EntityMetadata,
   relation: string,
-  sets: readonly TriggerSet[],
 ): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
-  const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map(({ name }) => name))
+  const sets = wantedSets(metadata)
+  const ours = sets.flatMap(({ triggers }) => triggers.map(({ name }) => name))
   const facts = await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS])
   if (!facts) throw noTable(relation)
   if (facts.kind !== 'r') {

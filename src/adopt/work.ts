@@ -1,8 +1,11 @@
 import type { ObjectLiteral } from 'typeorm'
-import { addLookup, type LookupIndex, type Query } from '../sql/catalog'
+import type { TriggerWork } from '../registry/registry'
+import { workDrift } from '../schema/readiness'
+import { addLookup, type LookupIndex, type Query, type TableState } from '../sql/catalog'
 import { qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
+import { notesOf } from '../triggers/plan'
 import { type AdoptionLock, type AdoptOptions, type AdoptStep, type PlannedStep, STEPS } from './options'
 import { AdoptionError, type AdoptSession, type TableCommand, withTable } from './session'
 import {
@@ -327,6 +330,19 @@ export async function storedState<State extends WorkState>(
     if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return undefined
     throw error
   }
+}
+
+/**
+ * Compares the triggers and indexes of names or of a number with the declared ones.
+ *
+ * @param required columns that should be NOT NULL but still allow NULL
+ */
+export function standsOf(found: TableState, work: TriggerWork, required: readonly string[]): Work['stands'] {
+  const { kind, name } = work.set.note
+  const note = notesOf(found).find((one) => one.kind === kind && one.name === name)
+  if (!note) return 'none'
+  if (note.adopting === true) return 'adopting'
+  return workDrift([work], found).length === 0 && required.length === 0 ? 'ready' : 'other'
 }
 
 /** Records in the database that the work has begun. */
