@@ -6,7 +6,7 @@ import { findDrift } from '../schema/readiness'
 import { wantedSets } from '../schema/table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { quote } from '../sql/identifier'
-import { distributionOf, isElsewhere } from '../sql/spread'
+import { isElsewhere, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { field, tableName, type TextTable } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
@@ -49,7 +49,7 @@ async function adoptionFacts(
   query: Query,
   relation: string,
   ours: readonly string[],
-): Promise<AdoptionFacts | undefined> {
+): Promise<Omit<AdoptionFacts, 'distribution'> | undefined> {
   const [row] = (await query(
     `SELECT pg_catalog.jsonb_build_object(
        'oid', r.oid::pg_catalog.text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
@@ -75,9 +75,7 @@ async function adoptionFacts(
       WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
     [relation, ours],
   )) as readonly { facts: string }[]
-  if (!row) return undefined
-  const distribution = await distributionOf(query, relation)
-  return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distribution'>), distribution }
+  return row && (JSON.parse(row.facts) as Omit<AdoptionFacts, 'distribution'>)
 }
 
 /** The target of an adoption: a declaration, and its table on this connection. */
@@ -188,7 +186,8 @@ export async function findTable(
   const { server, table: state } = await tableState(query, relation, sets)
   requireServer(server, true)
   if (!state) throw noTable(relation)
-  return { facts, state }
+  const { distribution } = await spreadOf(query, relation, state.spread)
+  return { facts: { ...facts, distribution }, state }
 }
 
 /** Types of columns, as SQL. */

@@ -208,6 +208,7 @@ async function openTextSubject(
   relation = qualifiedTable(metadata),
 ): Promise<Subject | undefined> {
   const state = await exactState(metadata, { query: reader.whole, within: false, relation })
+  if (!state) return undefined
   const scopes = tableNumbers(metadata).flatMap(({ table }) =>
     table.count || table.reuse === false ? [scopesTable(table)] : [],
   )
@@ -215,10 +216,11 @@ async function openTextSubject(
   const surroundings = await readSurroundings(reader.query, relation, {
     references: referenceNames(metadata),
     companions: [...scopes, ...names],
-    triggers: state?.triggers.map(({ name }) => name),
+    triggers: state.triggers.map(({ name }) => name),
     others: tablesBeside(metadata),
+    place: state.spread,
   })
-  if (!state || !surroundings) return undefined
+  if (!surroundings) return undefined
   const key = typed(state, databaseNames(metadata.primaryColumns))
   const onRows = (property: string, rows: number): void => onProgress?.({ entity: metadata.name, property, rows })
   return { metadata, table: { rows: countedRows(relation, surroundings), key }, state, surroundings, reader, onRows }
@@ -230,8 +232,7 @@ function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFindi
   const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
     findDrift(table, state).map((one) => schemaFinding(one, { entity, property: name })),
   )
-  const spread = { ...surroundings.spread, partitionedBy: state.spread.partitionedBy }
-  const elsewhere = spreadDrift(metadata, spread).map(({ detail }) =>
+  const elsewhere = spreadDrift(metadata, surroundings.spread).map(({ detail }) =>
     findingOf('table.spread', { entity, property: null }, { count: 1, detail }),
   )
   const works = elsewhere.length > 0 ? [] : [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]

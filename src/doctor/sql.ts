@@ -2,7 +2,7 @@ import type { Query } from '../sql/catalog'
 import { list, literal, qualified, unnest } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField, type NamesColumn, type NamesTable } from '../sql/names'
 import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from '../sql/numbers'
-import { hasCitus, type Spread, spreadOf } from '../sql/spread'
+import { type CatalogSpread, hasCitus, type Spread, spreadOf } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
 import { isTrustedBy, TEXT_TRIGGERS, TRIGGER_MARK } from '../sql/trigger-set'
 import { bySchema, type ColumnType } from '../sql/types'
@@ -479,16 +479,18 @@ const SURROUNDINGS = `SELECT pg_catalog.json_build_object(
 export async function readSurroundings(
   query: Query,
   relation: string,
-  beside: Readonly<
-    Partial<Record<'references' | 'companions' | 'triggers' | 'others', readonly string[] | undefined>>
-  > = {},
+  beside: Readonly<Partial<Record<'references' | 'companions' | 'triggers' | 'others', readonly string[]>>> & {
+    /** What the catalog says of the place of the rows, if the caller has read it. */
+    readonly place?: CatalogSpread
+  } = {},
 ): Promise<Surroundings | undefined> {
   const { references = [], companions = [], triggers = [], others = [] } = beside
   const [row] = (await query(SURROUNDINGS, [relation, references, companions, triggers])) as readonly {
     state: string
   }[]
   if (!row) return undefined
-  const spread = await spreadOf(query, relation, { citus: await hasCitus(query), partitionedBy: [] }, others)
+  const place = beside.place ?? { citus: await hasCitus(query), partitionedBy: [] }
+  const spread = await spreadOf(query, relation, place, others)
   return { ...(JSON.parse(row.state) as Omit<Surroundings, 'spread'>), spread }
 }
 
