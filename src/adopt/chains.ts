@@ -1,3 +1,4 @@
+import { groupBy } from '../calls/batches'
 import { quote, unnest } from '../sql/identifier'
 import { field, hashExpression, isLive } from '../sql/text-table'
 import { readTextsOf, type RefusedSpot, reportRefused, texts } from './pages'
@@ -227,15 +228,11 @@ interface Writes {
 /** @returns how many chains are left unchanged, because another session has locked a row, or they must be read again */
 async function settleNotes(session: AdoptSession, target: Target, notes: readonly string[]): Promise<number> {
   const { on } = target
-  const chains = new Map<string, ChainRow[]>()
-  for (const row of await session.query<ChainRow>(lockChains(on), [notes])) {
-    const chain = row['chain'] ?? ''
-    chains.set(chain, [...(chains.get(chain) ?? []), row])
-  }
+  const locked = await session.query<ChainRow>(lockChains(on), [notes])
   const writes: Writes = { numbers: [], texts: [], refused: [] }
   const { numbers, texts, refused } = writes
   const stuck: string[] = []
-  for (const [chain, rows] of chains) {
+  for (const [chain, rows] of groupBy(locked, (row) => row['chain'] ?? '')) {
     const isLocked = rows.some(({ spot }) => spot === null)
     if (isLocked || !planChain(target, rows, writes)) stuck.push(chain)
   }
