@@ -1,9 +1,10 @@
-import { DataSource, type EntityMetadata, type EntityTarget, type ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { findText } from '../adopt/adopt'
 import { findNames } from '../adopt/names'
 import { findNumber } from '../adopt/numbers'
 import { AdoptionError } from '../adopt/session'
 import { findLeft } from '../adopt/follow'
+import type { AdoptionLock } from '../adopt/options'
 import { guardedAs } from '../adopt/swap'
 import { storedState, type Work } from '../adopt/work'
 import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
@@ -154,8 +155,7 @@ export const declaresAnything = (metadata: EntityMetadata): boolean =>
 
 /** Checks the options. @returns each table once, in the order of the entities */
 function chosenTables(dataSource: DataSource, options: DoctorOptions): readonly EntityMetadata[] {
-  const given: unknown = dataSource
-  if (!(given instanceof DataSource || (typeof given === 'object' && given !== null && 'entityMetadatas' in given))) {
+  if (!RULE.dataSource.takes(dataSource)) {
     throw new DeclarationError('doctor(): expected a DataSource that is initialized.')
   }
   checkOptions('doctor()', options, DOCTOR_RULES)
@@ -417,12 +417,7 @@ export function referenceNames({ tableName, name, primaryColumns }: EntityMetada
 const spelling = (name: string): string => name.replaceAll(/[_\s]/gu, '').toLowerCase()
 
 /** A lock of `adopt` that blocks readers or writers. */
-export interface DoctorLock {
-  /** The step that `adopt --until` names. */
-  readonly step: string
-  /** The mode of the lock on the table. */
-  readonly mode: 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
-}
+export type DoctorLock = Pick<AdoptionLock, 'step' | 'mode'>
 
 /** The steps and locks that an adoption needs. */
 export interface DoctorAdoption {
