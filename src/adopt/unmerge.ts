@@ -32,9 +32,9 @@ import {
   type LockOption,
   PROPERTY_OPTION,
 } from './options'
-import { type AdoptSession, withAdoptSession } from './session'
+import type { AdoptSession } from './session'
 import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
-import { findDeclaration, findTarget, requireAdopted, withText } from './target'
+import { findDeclaration, requireAdopted, withText } from './target'
 
 /** Selects the other changes of the merges of the rows at the places $2, the last first. $1 is the text. */
 const readLogged = (on: Held): string => `WITH r AS MATERIALIZED (SELECT r.seq, r.guard, r.old
@@ -376,16 +376,18 @@ async function turnAllBack(
   }
 }
 
-/** Empties the log. After that, merged rows cannot be restored, and their keys cannot be resolved. */
+/**
+ * Empties the log. After that, merged rows cannot be restored, and their keys cannot be resolved.
+ *
+ * @throws AdoptionError while an adoption, a merge or its undo is running
+ */
 export async function forgetMerges(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<void> {
   checkOptions('forgetMerges()', options, PROPERTY_OPTION)
-  const declaration = findDeclaration(dataSource, entity, options.property)
-  await withAdoptSession(dataSource, {}, async (session) => {
-    const { on } = await findTarget(declaration, session.query)
+  await withText(dataSource, entity, options, async (session, { on }) => {
     await session.make('forget', [...createLog(on), dropKeys(on)])
     await session.query(forgetLog(on), [on.table.guard])
   })

@@ -451,6 +451,22 @@ describe('who reads what a merge keeps', () => {
   })
 })
 
+test('the log is not forgotten while rows are restored from it', async () => {
+  await stage(VISITS)
+  await merge()
+  await abandon(dataSource, Page, AT_LEISURE)
+  let forgets: Promise<unknown> | undefined
+  // The batch has read the log, and has restored nothing yet.
+  const beforeStatement = async (sql: string): Promise<void> => {
+    if (!sql.startsWith('INSERT INTO "public"."page"')) return
+    forgets ??= forgetMerges(dataSource, Page)
+    await expect(forgets).rejects.toMatchObject({ code: 'ADOPTION_STOPPED', reason: 'running' })
+  }
+  expect(await unmergeWith(dataSource, Page, {}, { beforeStatement })).toMatchObject({ restored: 2, left: [] })
+  expect(forgets).toBeDefined()
+  expect(await all('select id from page')).toBe('(1) (2) (3) (4)')
+})
+
 test('a connection that ends at any statement of a merge loses nothing, and the same call goes on', async () => {
   await stage(VISITS)
   await adopt(dataSource, Page, AT_LEISURE)
