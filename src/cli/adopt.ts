@@ -25,9 +25,9 @@ import {
 import { serverError, SQLSTATE } from '../core'
 import { doctor } from '../doctor'
 import { formatFinding } from './commands'
-import { EXIT, type ExitCode, findEntity } from './import'
+import { findEntity } from './entity'
 import { linesOf, number, onlyExport, printable, printableLines, writeEvent } from './terminal'
-import { type CommandRun, type KeptRow, UsageError } from './usage'
+import { type CommandRun, EXIT, type ExitCode, type KeptRow, UsageError } from './usage'
 
 type AdoptRun = CommandRun<'adopt' | 'abandon' | 'unmerge'>
 

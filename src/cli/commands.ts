@@ -1,9 +1,9 @@
 import { doctor, type DoctorFinding, type DoctorReport, preview, type PreviewReport } from '../doctor'
 import { declaresAnything } from '../doctor/doctor'
 import { collapseWhitespace, compose, email, lowerCase, nfc, type Normalizer, trim, url } from '../text'
-import { EXIT, type ExitCode, findEntity } from './import'
+import { findEntity } from './entity'
 import { linesOf, number, onlyExport, openProgress, printableLines } from './terminal'
-import { type CommandRun, UsageError } from './usage'
+import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
 
 /**
  * Runs the doctor, shows its progress, and prints its report.

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import {
-  entityOf,
   type EntityText,
   entityTextOf,
   type FindOrCreateManyResult,
@@ -14,15 +13,12 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { Flow } from '../stream/flow'
+import { findEntity, textNames } from './entity'
 import { type Line, type List, ListError, type Original, originalOf, readLines } from './list'
 import { type Entry, hasHeader, readRecords, type RecordRules, type RecordRow } from './records'
 import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally } from './report'
 import { describeError, number, openProgress, refusalReason, writeEvent } from './terminal'
-import { type CommandRun, UsageError } from './usage'
-
-export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
-
-export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
 
 /** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
 export async function runImport(run: CommandRun<'import'>, list: List): Promise<ExitCode> {
@@ -292,29 +288,6 @@ export function findImportTarget(dataSource: DataSource, names: TargetNames): Im
     refusal: `it is not a "${property ?? only}" that ${metadata.name} accepts`,
   }
 }
-
-/**
- * Finds the entity that a person named, by its class or its table.
- *
- * @throws UsageError if no entity has this name, or several have
- */
-export function findEntity(dataSource: DataSource, name: string): EntityMetadata {
-  const all = dataSource.entityMetadatas
-  const byClass = all.filter((metadata) => metadata.name === name)
-  const byTable = all.filter(({ tableName, tablePath }) => [tableName, tablePath].includes(name))
-  const found = byClass.length > 0 ? byClass : byTable
-  const [only] = found
-  if (only && found.length === 1) return only
-  const several = found.map(({ tablePath }) => `"${tablePath}"`).join(', ')
-  if (only) throw new UsageError(`Several entities are called "${name}". Use the name of the table: ${several}.`)
-  const known = all.filter((one) => textNames(dataSource, one).length > 0).map((one) => `"${one.name}"`)
-  throw new UsageError(
-    `The DataSource has no entity "${name}". Entities with a unique text: ${known.join(', ') || 'none'}.`,
-  )
-}
-
-const textNames = ({ manager }: DataSource, { target }: EntityMetadata): string[] =>
-  entityOf(manager, target).texts.map(({ name }) => name)
 
 function valuesMaker(
   { metadata, declaration }: EntityText,

@@ -87,6 +87,10 @@ export interface CommandRun<Kind extends Invocation['kind']> {
 /** The row to keep, or the file of the function that chooses. */
 export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
 
+export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
 /** The command line is wrong. The exit code is 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
