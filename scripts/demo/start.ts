@@ -21,11 +21,8 @@ const MIGRATION_LOCK = 20_260_101
 
 /** As in `typeorm-unique-text import --entity Url`. */
 const IMPORT = {
-  kind: 'import',
-  dataSource: '',
   entity: 'Url',
   property: undefined,
-  list: '',
   records: undefined,
   set: new Map<string, string>(),
   dryRun: false,

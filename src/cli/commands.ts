@@ -1,21 +1,39 @@
-import { doctor, type DoctorFinding, type DoctorReport, preview, type PreviewReport } from '../doctor'
+import {
+  doctor,
+  type DoctorFinding,
+  type DoctorProgress,
+  type DoctorReport,
+  preview,
+  type PreviewReport,
+} from '../doctor'
 import { declaresAnything } from '../doctor/doctor'
 import { collapseWhitespace, compose, email, lowerCase, nfc, type Normalizer, trim, url } from '../text'
 import { findEntity } from './entity'
 import { linesOf, number, onlyExport, openProgress, printableLines } from './terminal'
 import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
 
+/** @returns undefined, after a message, if the signal has ended the work, which only reads */
+async function unlessStopped<T>(
+  { streams, signal }: Pick<CommandRun<'doctor' | 'preview'>, 'streams' | 'signal'>,
+  work: () => Promise<T>,
+): Promise<T | undefined> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!signal.aborted) throw error
+    streams.stderr.write('Stopped. Nothing was changed.\n')
+    return undefined
+  }
+}
+
 /**
  * Runs the doctor, shows its progress, and prints its report.
  *
  * @throws UsageError for an entity that does not exist, or declares nothing
  */
-export async function runDoctor({
-  dataSource,
-  invocation: { entity, table, json },
-  streams,
-  signal,
-}: CommandRun<'doctor'>): Promise<ExitCode> {
+export async function runDoctor(run: CommandRun<'doctor'>): Promise<ExitCode> {
+  const { dataSource, streams, signal } = run
+  const { entity, table, json } = run.invocation
   const metadata = entity === undefined ? undefined : findEntity(dataSource, entity)
   if (metadata && !declaresAnything(metadata)) {
     throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
@@ -23,25 +41,15 @@ export async function runDoctor({
   const progress = openProgress(streams.stderr, undefined, 'rows')
   // The counts restart with each property.
   const read = new Map<string, number>()
-  let report: DoctorReport
-  try {
-    report = await doctor(dataSource, {
-      ...(metadata && { entities: [metadata.target] }),
-      ...(table !== undefined && { table }),
-      signal,
-      onProgress: ({ entity, property, rows }) => {
-        read.set(`${entity}.${property}`, rows)
-        const sum = [...read.values()].reduce((sum, one) => sum + one, 0)
-        progress.update(sum, undefined)
-      },
-    })
-  } catch (error) {
-    if (!signal.aborted) throw error
-    streams.stderr.write('Stopped. Nothing was changed.\n')
-    return EXIT.interrupted
-  } finally {
-    progress.end()
+  const onProgress = ({ entity, property, rows }: DoctorProgress): void => {
+    read.set(`${entity}.${property}`, rows)
+    const sum = [...read.values()].reduce((sum, one) => sum + one, 0)
+    progress.update(sum, undefined)
   }
+  const options = { ...(metadata && { entities: [metadata.target] }), ...(table !== undefined && { table }) }
+  const examine = async () => await doctor(dataSource, { ...options, signal, onProgress })
+  const report = await unlessStopped(run, async () => await examine().finally(() => progress.end()))
+  if (!report) return EXIT.interrupted
   streams.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : formatFindings(report))
   return report.healthy ? EXIT.done : EXIT.failed
 }
@@ -96,23 +104,16 @@ const count = (amount: number, noun: string): string =>
   `${number(amount)} ${noun}${amount === 1 || noun === 'information' ? '' : 's'}`
 
 /** Prints the effect of a normalizer on the stored texts. */
-export async function runPreview({
-  dataSource,
-  invocation,
-  streams,
-  signal,
-}: CommandRun<'preview'>): Promise<ExitCode> {
-  const { entity, property } = invocation
+export async function runPreview(run: CommandRun<'preview'>): Promise<ExitCode> {
+  const { dataSource, streams, signal } = run
+  const { entity, property } = run.invocation
   const { target } = findEntity(dataSource, entity)
-  const normalize = await findNormalizer(invocation.normalize)
-  try {
-    streams.stdout.write(formatPreview(await preview(dataSource, target, { normalize, property, signal })))
-    return EXIT.done
-  } catch (error) {
-    if (!signal.aborted) throw error
-    streams.stderr.write('Stopped. Nothing was changed.\n')
-    return EXIT.interrupted
-  }
+  const normalize = await findNormalizer(run.invocation.normalize)
+  const look = async () => await preview(dataSource, target, { normalize, property, signal })
+  const report = await unlessStopped(run, look)
+  if (!report) return EXIT.interrupted
+  streams.stdout.write(formatPreview(report))
+  return EXIT.done
 }
 
 const NORMALIZERS: Readonly<Record<string, () => Normalizer>> = { collapseWhitespace, email, lowerCase, nfc, trim, url }

@@ -20,8 +20,12 @@ import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, Imp
 import { describeError, number, openProgress, refusalReason, writeEvent } from './terminal'
 import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
 
+interface ImportRun extends Omit<CommandRun<'import'>, 'invocation'> {
+  readonly invocation: Omit<CommandRun<'import'>['invocation'], 'kind' | 'dataSource' | 'list'>
+}
+
 /** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
-export async function runImport(run: CommandRun<'import'>, list: List): Promise<ExitCode> {
+export async function runImport(run: ImportRun, list: List): Promise<ExitCode> {
   const { dataSource, invocation, streams, signal } = run
   const { dryRun, records, json } = invocation
   const { stdout, stderr } = streams
@@ -75,7 +79,7 @@ const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the
 
 function conclude(
   { end, lines, created, found, rejected }: ImportReport,
-  { invocation: { dryRun, strict }, streams: { stderr } }: CommandRun<'import'>,
+  { invocation: { dryRun, strict }, streams: { stderr } }: ImportRun,
 ): ExitCode {
   if (end.kind === 'done') {
     const isAll = rejected > 0 && created + found === 0
@@ -333,7 +337,7 @@ function valuesMaker(
  * Opens the file for the lines that an import refuses. A file that is not empty is not changed.
  *
  * @throws UsageError if it is not empty
- * @throws RefusedLinesError if it cannot be written
+ * @throws Error if it cannot be written
  */
 async function openRefused(name: string): Promise<RefusedLines> {
   let file: FileHandle | undefined
@@ -378,7 +382,7 @@ class RefusedLines {
   /**
    * Writes the refused lines among the next lines.
    *
-   * @throws RefusedLinesError if the file cannot be written
+   * @throws Error if the file cannot be written
    */
   async answered(areRefused: readonly boolean[]): Promise<void> {
     const parts: Original[] = []
@@ -403,12 +407,7 @@ class RefusedLines {
   }
 }
 
-/** The file of the refused lines cannot be written. */
-class RefusedLinesError extends Error {
-  override readonly name = 'RefusedLinesError'
-}
-
-const unwritable = (error: unknown): RefusedLinesError =>
-  new RefusedLinesError(`Cannot write the refused lines: ${error instanceof Error ? error.message : String(error)}`, {
+const unwritable = (error: unknown): Error =>
+  new Error(`Cannot write the refused lines: ${error instanceof Error ? error.message : String(error)}`, {
     cause: error,
   })
