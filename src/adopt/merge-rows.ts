@@ -253,7 +253,8 @@ export interface MergeRun {
   readonly table: MergedTable
   readonly tables: Tables
   readonly references: readonly Reference[]
-  readonly conflicts: Conflicts
+  /** Tables, as `table` or `schema.table`, whose clashing rows are merged although they differ. */
+  readonly mergedTables: readonly string[]
   readonly clears: boolean
   /** Whether a function chooses, so that kept rows may get other values. */
   readonly decides: boolean
@@ -413,13 +414,13 @@ async function isAny(session: AdoptSession, sql: string, values: unknown[]): Pro
 
 /** @throws Unmergeable if a trigger prevents it */
 async function mergeReady(merging: MergeRun, ready: readonly string[], first: boolean): Promise<void> {
-  const { session, target, table, tables, references, clears, conflicts } = merging
+  const { session, target, table, tables, references, clears } = merging
   const { on } = target
   if (ready.length === 0) return
   const source = placesSource(on)
   for (const places of await turnedTogether(merging, ready)) {
     for (const one of references) {
-      if (first) for (const place of places) await conflicts.clear(place, one)
+      if (first) for (const place of places) await mergeClashing(merging, place, one)
       const change: LoggedChange = { schema: one.schema, table: one.table, columns: one.columns, when: one.when }
       const values = [places, on.table.guard, JSON.stringify(change)]
       await session.query(turn(on, source, one, await tables.keyed(one), 2), values)
@@ -489,79 +490,77 @@ interface Pair {
 /** Rows refer to rows that refer to rows. Beyond this depth, a person should look. */
 const DEEPEST = 10
 
-/** Merges rows that would clash once their references are turned, and rows that refer to them in turn. */
-export class Conflicts {
-  /** @param merged tables, as `table` or `schema.table`, whose rows are merged although they differ */
-  constructor(
-    private readonly session: AdoptSession,
-    private readonly on: AdoptedTable,
-    private readonly tables: Tables,
-    private readonly merged: readonly string[],
-  ) {}
+/** Merges the rows that would clash when references to the row of a place are turned. @throws Unmergeable */
+async function mergeClashing(merging: MergeRun, place: string, reference: Reference): Promise<void> {
+  const { session, table, target } = merging
+  const { on } = target
+  const [pair] = await session.query<Pair>(
+    `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
+      `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`,
+    [place],
+  )
+  if (pair) await mergeReferring(merging, table, reference, pair, [pair])
+}
 
-  /** Merges the rows that would clash when references to the row of a place are turned. @throws Unmergeable */
-  async clear(place: string, reference: Reference): Promise<void> {
-    const { on } = this
-    const [pair] = await this.session.query<Pair>(
-      `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
-        `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`,
-      [place],
-    )
-    if (pair) await this.clearPair(await this.tables.keyed(this.on.table), reference, pair, [pair])
-  }
-
-  /** @param above the pair to merge, and the pairs below it down to this one */
-  private async clearPair(
-    parent: MergedTable,
-    reference: Reference,
-    pair: Pair,
-    above: readonly Pair[],
-  ): Promise<void> {
-    const child = await this.tables.keyed(reference)
-    if (child.primary.length === 0) return
-    const isMerged = [child.table, `${child.schema}.${child.table}`].some((name) => this.merged.includes(name))
-    const touched = child.indexes.filter(({ columns }) => columns.some((name) => reference.columns.includes(name)))
-    for (const { name, columns } of touched) {
-      const sql = findConflicts(parent, reference, child, columns)
-      for (const one of await this.session.query<Pair & { same: boolean }>(sql, [pair.old, pair.kept])) {
-        if (!one.same && !isMerged) throw new Unmergeable(name)
-        await this.mergePair(child, one, above)
-      }
+/**
+ * Merges the rows that refer to a pair of rows and would clash, and rows that refer to them in turn.
+ *
+ * @param above the pair to merge, and the pairs below it down to this one
+ */
+async function mergeReferring(
+  merging: MergeRun,
+  parent: MergedTable,
+  reference: Reference,
+  pair: Pair,
+  above: readonly Pair[],
+): Promise<void> {
+  const { session, tables, mergedTables } = merging
+  const child = await tables.keyed(reference)
+  if (child.primary.length === 0) return
+  const isMerged = [child.table, `${child.schema}.${child.table}`].some((name) => mergedTables.includes(name))
+  const touched = child.indexes.filter(({ columns }) => columns.some((name) => reference.columns.includes(name)))
+  for (const { name, columns } of touched) {
+    const sql = findConflicts(parent, reference, child, columns)
+    for (const one of await session.query<Pair & { same: boolean }>(sql, [pair.old, pair.kept])) {
+      if (!one.same && !isMerged) throw new Unmergeable(name)
+      await mergePair(merging, child, one, above)
     }
   }
+}
 
-  private async mergePair(table: MergedTable, pair: Pair, above: readonly Pair[]): Promise<void> {
-    if (above.length > DEEPEST) throw new Unmergeable(`rows refer to each other over more than ${DEEPEST} tables`)
-    const { schema, table: name } = table
-    const { guard } = this.on.table
-    const [values, keys] = [
-      [pair.old, pair.kept],
-      [above[0]?.old, above[0]?.kept],
-    ]
-    const source = pairSource(table)
-    for (const reference of await this.tables.referencesTo(table)) {
-      const isSelf = reference.own && (await this.session.query(seeSelf(source, reference, '0'), values)).length > 0
-      if (isSelf) throw new Unmergeable(`a row of ${name} would refer to itself`)
-      const [inexact] = await this.session.query<{ reason: string }>(findInexact(source, reference, '0'), values)
-      if (inexact) throw new Unmergeable(inexact.reason)
-      await this.clearPair(table, reference, pair, [...above, pair])
-      const change: LoggedChange = { schema: reference.schema, table: reference.table, columns: reference.columns }
-      const turned = turn(this.on, source, reference, await this.tables.keyed(reference), 3)
-      await this.session.query(turned, [...values, guard, JSON.stringify(change), ...keys])
-      if (await isAny(this.session, stillReferring(source, reference), values)) {
-        throw new Unmergeable(`a trigger undoes references of ${reference.table}`)
-      }
+async function mergePair(merging: MergeRun, table: MergedTable, pair: Pair, above: readonly Pair[]): Promise<void> {
+  if (above.length > DEEPEST) throw new Unmergeable(`rows refer to each other over more than ${DEEPEST} tables`)
+  const { session, tables } = merging
+  const { on } = merging.target
+  const { guard } = on.table
+  const { schema, table: name } = table
+  const [values, keys] = [
+    [pair.old, pair.kept],
+    [above[0]?.old, above[0]?.kept],
+  ]
+  const source = pairSource(table)
+  for (const reference of await tables.referencesTo(table)) {
+    const isSelf = reference.own && (await session.query(seeSelf(source, reference, '0'), values)).length > 0
+    if (isSelf) throw new Unmergeable(`a row of ${name} would refer to itself`)
+    const [inexact] = await session.query<{ reason: string }>(findInexact(source, reference, '0'), values)
+    if (inexact) throw new Unmergeable(inexact.reason)
+    await mergeReferring(merging, table, reference, pair, [...above, pair])
+    const change: LoggedChange = { schema: reference.schema, table: reference.table, columns: reference.columns }
+    const turned = turn(on, source, reference, await tables.keyed(reference), 3)
+    await session.query(turned, [...values, guard, JSON.stringify(change), ...keys])
+    if (await isAny(session, stillReferring(source, reference), values)) {
+      throw new Unmergeable(`a trigger undoes references of ${reference.table}`)
     }
-    const change: LoggedChange = { schema, table: name }
-    const row = `FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
-    await this.session.query(
-      `INSERT INTO ${merges(this.on)} (guard, old, kept, change, data)
+  }
+  const change: LoggedChange = { schema, table: name }
+  const row = `FROM ${tableName(table)} AS r WHERE ${isRow(table, 'r', '$1')}`
+  await session.query(
+    `INSERT INTO ${merges(on)} (guard, old, kept, change, data)
 SELECT $2::pg_catalog.text, $4::pg_catalog.text[], $5::pg_catalog.text[], $3::pg_catalog.jsonb, ${shownRow('r', namesOfColumns(table))}
   ${row}`,
-      [pair.old, guard, JSON.stringify(change), ...keys],
-    )
-    await this.session.query(`DELETE ${row}`, [pair.old])
-    const stillThere = `SELECT pg_catalog.count(*)::pg_catalog.text AS n ${row}`
-    if (await isAny(this.session, stillThere, [pair.old])) throw new Unmergeable(`a trigger keeps a row of ${name}`)
-  }
+    [pair.old, guard, JSON.stringify(change), ...keys],
+  )
+  await session.query(`DELETE ${row}`, [pair.old])
+  const stillThere = `SELECT pg_catalog.count(*)::pg_catalog.text AS n ${row}`
+  if (await isAny(session, stillThere, [pair.old])) throw new Unmergeable(`a trigger keeps a row of ${name}`)
 }

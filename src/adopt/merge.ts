@@ -16,7 +16,7 @@ import {
   referencesTo,
   Tables,
 } from './merge-log'
-import { Conflicts, dropChanged, type LeftRow, mergeBatch, type MergedKey, type MergeRun } from './merge-rows'
+import { dropChanged, type LeftRow, mergeBatch, type MergedKey, type MergeRun } from './merge-rows'
 import {
   type AdoptOptions,
   BATCH_RULES,
@@ -310,7 +310,6 @@ export async function mergeDuplicates(
     // Foreign keys and the user's triggers must run. Only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
-    const conflicts = new Conflicts(session, target.on, tables, Object.keys(options.conflict ?? {}))
     const decides = typeof keep === 'function'
     const [row] = await session.query<{ last: string }>(lastChange(target.on))
     const merging: MergeRun = {
@@ -319,7 +318,7 @@ export async function mergeDuplicates(
       table,
       tables,
       references,
-      conflicts,
+      mergedTables: Object.keys(options.conflict ?? {}),
       clears,
       decides,
       onMerged: options.onMerged,
