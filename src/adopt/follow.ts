@@ -91,7 +91,7 @@ export const endFollowing = (on: Held): string[] => [
  * Selects whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone
  * proves nothing, because another role can have made it.
  */
-export const findLeft = (on: Pick<Adopting, 'table'>): string =>
+export const findCommand = (on: Pick<Adopting, 'table'>): string =>
   `SELECT ${HAS_TURN} AS running, EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
     AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${FOLLOW_TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
 

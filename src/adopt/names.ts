@@ -67,6 +67,12 @@ import {
   type WorkState,
 } from './work'
 
+/*
+ * Adopts the names of a table. Triggers claim the name of each row that clients write, and the command meanwhile claims
+ * the names of existing rows in batches. Rows that another session has locked, and names that another row holds, are
+ * noted and tried again.
+ */
+
 /** A table whose rows get their names claimed while others write. */
 interface NamedTable extends OrderedTable {
   readonly holder: HolderTable
@@ -420,7 +426,7 @@ class NamesWork implements Work {
     }
     await session.query(analyzeNames(on))
     for (let rounds = 1; (await this.claimLeft(run)) > 0; rounds += 1) await session.rest(rounds)
-    const left = state?.lost === true ? undefined : await this.findLeft(session)
+    const left = state?.lost === true ? undefined : await this.errorForLeft(session)
     if (left) throw left
     return await goOn(session, on, 'index')
   }
@@ -632,7 +638,7 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
   }
 
   /** @returns an error with the decisions for a person: another row holds a name, or the normalizer refuses one */
-  private async findLeft(session: AdoptSession): Promise<AdoptionError | undefined> {
+  private async errorForLeft(session: AdoptSession): Promise<AdoptionError | undefined> {
     const { on } = this
     const left = await this.countLeft(session)
     if (left.size === 0) return undefined
@@ -692,7 +698,7 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
   /** Throws the error for a person only at the end, so that an application whose rows have lost names need not wait. */
   async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
-    const left = await this.findLeft(session)
+    const left = await this.errorForLeft(session)
     await session.patiently('clean', async () => {
       await session.all(dropClaims(on))
       await session.query(forgetState(on), [on.table.guard])

@@ -3,7 +3,7 @@ import { findText } from '../adopt/adopt'
 import { findNames } from '../adopt/names'
 import { findNumber } from '../adopt/numbers'
 import { AdoptionError } from '../adopt/session'
-import { findLeft } from '../adopt/follow'
+import { findCommand } from '../adopt/follow'
 import type { AdoptionLock } from '../adopt/options'
 import { guardedAs } from '../adopt/swap'
 import { storedState, type Work } from '../adopt/work'
@@ -444,7 +444,10 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
 async function leftBehind({ reader }: Subject, { on, facts }: Work, place: Place) {
   const look = async () => {
     const step = (await storedState(reader.query, on))?.step
-    const [row] = (await reader.query(findLeft(on), [facts.oid])) as readonly Record<'running' | 'follows', boolean>[]
+    const [row] = (await reader.query(findCommand(on), [facts.oid])) as readonly Record<
+      'running' | 'follows',
+      boolean
+    >[]
     const adopts =
       step !== undefined && findingOf('adoption.unfinished', place, { count: 1, detail: `next step ${step}` })
     const follows = row?.follows === true && findingOf('follow.unfinished', place, { count: 1 })
