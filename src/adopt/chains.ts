@@ -8,12 +8,12 @@ import {
   BY_INDEX,
   FIRST_TEMPORARY_NUMBER,
   type Held,
-  makeWork,
+  makeWorklist,
   nextNumber,
   own,
   queueOf,
   samePrimary,
-  workOf,
+  worklistOf,
 } from './table'
 import { normalizeStored, type Target } from './target'
 import type { WorkRun } from './work'
@@ -59,7 +59,7 @@ export function findChains(on: AdoptedTable): string[] {
   SELECT ${chainFields(on)} FROM ${own(on)} WHERE ${known.join(' AND ')} GROUP BY ${chain.join(', ')}
   HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1 OR pg_catalog.min(${number}) OPERATOR(pg_catalog.>) 0)`
   return [
-    ...makeWork(
+    ...makeWorklist(
       on,
       `WITH ${several}
 SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
@@ -68,7 +68,7 @@ SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
          ${table.scope.map((name, index) => `${field('t', name)} AS s${index}, `).join('')}true AS due
     FROM several AS c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WHERE ${known.join(' AND ')}) AS w`,
     ),
-    `INSERT INTO ${queueOf(on)} (${chainColumns(on)}, numbered) SELECT ${chainColumns(on)}, true FROM ${workOf(on)} AS w WHERE w.number OPERATOR(pg_catalog.=) 0`,
+    `INSERT INTO ${queueOf(on)} (${chainColumns(on)}, numbered) SELECT ${chainColumns(on)}, true FROM ${worklistOf(on)} AS w WHERE w.number OPERATOR(pg_catalog.=) 0`,
   ]
 }
 
@@ -80,7 +80,7 @@ export function numberChains(on: AdoptedTable): string {
   const { table } = on
   const [number, chained] = [quote(table.number), quote(table.chained)]
   return `WITH w AS MATERIALIZED (
-  SELECT * FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8
+  SELECT * FROM ${worklistOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8
    ORDER BY w.place LIMIT $2::pg_catalog.int8),
 seen AS MATERIALIZED (SELECT w.place FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')}),
 held AS MATERIALIZED (
@@ -90,7 +90,7 @@ written AS (
    WHERE ${samePrimary(on, 'h.k')} AND t.ctid OPERATOR(pg_catalog.=) h.spot AND ${isOfChain(on, 'h')}
      AND t.${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}),
 done AS (
-  DELETE FROM ${workOf(on)} AS o USING w WHERE o.place OPERATOR(pg_catalog.=) w.place
+  DELETE FROM ${worklistOf(on)} AS o USING w WHERE o.place OPERATOR(pg_catalog.=) w.place
      AND (EXISTS (SELECT FROM held AS h WHERE h.place OPERATOR(pg_catalog.=) w.place)
        OR NOT EXISTS (SELECT FROM seen AS s WHERE s.place OPERATOR(pg_catalog.=) w.place))
   RETURNING 1)

@@ -12,7 +12,7 @@ import {
   ownAlone,
   refusePlanted,
   refuseWritten,
-  workOf,
+  worklistOf,
 } from './table'
 
 /** The columns by which the rows of a table refer to another table. */
@@ -188,7 +188,7 @@ export const identifyingColumns = (table: MergedTable): readonly string[] =>
 export const namesOfColumns = ({ columns }: MergedTable): readonly string[] => columns.map(({ name }) => name)
 
 export const readPlaces = (on: Held): string =>
-  `SELECT w.place::pg_catalog.text AS place FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
+  `SELECT w.place::pg_catalog.text AS place FROM ${worklistOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
   `ORDER BY w.place LIMIT $2::pg_catalog.int8`
 
 export const lastChange = (on: Held): string =>

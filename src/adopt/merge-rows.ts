@@ -18,7 +18,7 @@ import {
 } from './merge-log'
 import { parseRows } from './options'
 import type { AdoptSession } from './session'
-import { type AdoptedTable, type Held, keyAsJson, own, samePrimary, sameTexts, workOf } from './table'
+import { type AdoptedTable, type Held, keyAsJson, own, samePrimary, sameTexts, worklistOf } from './table'
 import type { Target } from './target'
 
 /**
@@ -36,8 +36,8 @@ function setValues(on: AdoptedTable, columns: readonly string[]): string {
       pg_catalog.jsonb_build_object(${one}::pg_catalog.text, u.made OPERATOR(pg_catalog.->) ${one}::pg_catalog.text))`
   })
   return `WITH b AS MATERIALIZED (SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept, ${shownRow('t', columns)} AS was
-    FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${at}),
-u AS (UPDATE ${own(on)} SET ${set} FROM ${workOf(on)} AS w
+    FROM ${worklistOf(on)} AS w JOIN ${own(on)} ON ${at}),
+u AS (UPDATE ${own(on)} SET ${set} FROM ${worklistOf(on)} AS w
     CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${tableName(on.table)}, w.data) AS v
    WHERE ${at} RETURNING ${shownRow('t', on.primary)} AS key, ${shownRow('t', columns)} AS made)
 INSERT INTO ${merges(on)} (guard, old, kept, change, data)
@@ -49,7 +49,7 @@ SELECT $2::pg_catalog.text, b.old, b.kept, c.change, pg_catalog.jsonb_build_obje
 /** The places $1 with the row to delete as `l` and the one that stays as `t`. */
 const pairsOf = (on: AdoptedTable): Pick<MergedPairs, 'from' | 'where'> => ({
   from:
-    `${workOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${samePrimary(on, 'w.k', 'l')} ` +
+    `${worklistOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${samePrimary(on, 'w.k', 'l')} ` +
     `JOIN ${own(on)} ON ${samePrimary(on, 'w.p')}`,
   where: `w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
 })
@@ -67,7 +67,7 @@ function seePairs(on: AdoptedTable): string {
 }
 
 const dropPlaces = (on: Held): string =>
-  `DELETE FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
+  `DELETE FROM ${worklistOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
 const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
@@ -192,7 +192,7 @@ function clearFlags(on: AdoptedTable): string {
     (name) => `${field('o', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
   )
   const others = [...chain, ...isLive(table, 'o'), `o.${quote(table.number)} OPERATOR(pg_catalog.<>) 0`].join(' AND ')
-  return `UPDATE ${own(on)} SET ${quote(table.chained)} = false FROM ${workOf(on)} AS w
+  return `UPDATE ${own(on)} SET ${quote(table.chained)} = false FROM ${worklistOf(on)} AS w
  WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w.p')} AND t.${quote(table.number)} OPERATOR(pg_catalog.=) 0
    AND NOT EXISTS (SELECT FROM ONLY ${tableName(table)} AS o WHERE ${others})`
 }
@@ -277,7 +277,7 @@ export async function dropChanged(merging: MergeRun, places: readonly string[]):
 
 async function setAll({ session, target: { on } }: MergeRun, ready: readonly string[]): Promise<void> {
   const sets = await session.query<Record<'place' | 'data', string>>(
-    `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${workOf(on)} AS w ` +
+    `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${worklistOf(on)} AS w ` +
       `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND w.data IS NOT NULL`,
     [ready],
   )
@@ -396,7 +396,7 @@ async function mergedKeysOf({ session, target }: MergeRun, places: readonly stri
   const { on } = target
   const key = (letter: 'k' | 'p'): string => `${keyAsJson(on, (_, index) => `w.${letter}${index}`)}::pg_catalog.text`
   const rows = await session.query<Record<'row' | 'kept', string>>(
-    `SELECT ${key('k')} AS row, ${key('p')} AS kept FROM ${workOf(on)} AS w ` +
+    `SELECT ${key('k')} AS row, ${key('p')} AS kept FROM ${worklistOf(on)} AS w ` +
       `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`,
     [places],
   )
@@ -436,17 +436,17 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
   await session.query(logRows(on, table), [ready, on.table.guard])
   const isPlace = `w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
   await session.query(
-    `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE ${isPlace} AND ${samePrimary(on, 'w.k')}`,
+    `DELETE FROM ${own(on)} USING ${worklistOf(on)} AS w WHERE ${isPlace} AND ${samePrimary(on, 'w.k')}`,
     [ready],
   )
   const stillThere =
-    `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} ` +
+    `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM ${worklistOf(on)} AS w JOIN ${own(on)} ON ${samePrimary(on, 'w.k')} ` +
     `WHERE ${isPlace}`
   if (await isAny(session, stillThere, [ready])) throw new Unmergeable('a trigger keeps it')
   // Rows that were merged into the deleted rows before resolve to the kept rows too.
   await session.query(
     `WITH m AS MATERIALIZED (
-  SELECT ${source.old} AS old, ${source.kept} AS kept FROM ${workOf(on)} AS w WHERE ${isPlace}),
+  SELECT ${source.old} AS old, ${source.kept} AS kept FROM ${worklistOf(on)} AS w WHERE ${isPlace}),
 before AS (UPDATE ${keysTable(on)} AS n SET kept = m.kept FROM m WHERE n.kept OPERATOR(pg_catalog.=) m.old)
 INSERT INTO ${keysTable(on)} AS n (old, kept) SELECT m.old, m.kept FROM m ON CONFLICT (old) DO UPDATE SET kept = excluded.kept`,
     [ready],
@@ -495,7 +495,7 @@ async function mergeClashing(merging: MergeRun, place: string, reference: Refere
   const { session, table, target } = merging
   const { on } = target
   const [pair] = await session.query<Pair>(
-    `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${workOf(on)} AS w ` +
+    `SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept FROM ${worklistOf(on)} AS w ` +
       `WHERE w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8`,
     [place],
   )

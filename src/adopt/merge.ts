@@ -27,7 +27,7 @@ import {
   PROPERTY_OPTION,
 } from './options'
 import { AdoptionError, type AdoptSession } from './session'
-import { type AdoptedTable, makeWork, own, samePrimary, workOf } from './table'
+import { type AdoptedTable, makeWorklist, own, samePrimary, worklistOf } from './table'
 import { requireAdopted, withText, type Target } from './target'
 import { throughPlaces } from './work'
 
@@ -71,7 +71,7 @@ function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteDate: st
     ...keys.map((key) => (keep === 'oldest' ? key : `${key} DESC`)),
   ].join(', ')
   const kept = keys.map((key, index) => `pg_catalog.first_value(${key}) OVER w AS p${index}`).join(', ')
-  return makeWork(
+  return makeWorklist(
     on,
     `WITH c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
 r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank, NULL::pg_catalog.jsonb AS data
@@ -90,10 +90,10 @@ function readGroups(on: AdoptedTable): string {
   const key = keyArray(on.primary.map((name) => field('t', name)))
   const order = on.primary.map((name) => field('t', name)).join(', ')
   return `WITH g AS MATERIALIZED (
-  SELECT ${names('w.p')}, pg_catalog.array_agg(w.place ORDER BY w.place) AS places FROM ${workOf(on)} AS w
+  SELECT ${names('w.p')}, pg_catalog.array_agg(w.place ORDER BY w.place) AS places FROM ${worklistOf(on)} AS w
    WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 GROUP BY ${names('w.p')} ORDER BY pg_catalog.min(w.place) LIMIT $2::pg_catalog.int8),
 m AS (SELECT g.places, ${on.primary.map((_, index) => `g.p${index} AS k${index}`).join(', ')} FROM g
-  UNION ALL SELECT g.places, ${names('w.k')} FROM g JOIN ${workOf(on)} AS w ON w.place OPERATOR(pg_catalog.=) ANY (g.places))
+  UNION ALL SELECT g.places, ${names('w.k')} FROM g JOIN ${worklistOf(on)} AS w ON w.place OPERATOR(pg_catalog.=) ANY (g.places))
 SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t.*) ORDER BY ${order})::pg_catalog.text AS rows,
        pg_catalog.jsonb_agg(pg_catalog.to_jsonb(${key}) ORDER BY ${order})::pg_catalog.text AS keys
   FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm.k')} GROUP BY m.places ORDER BY m.places`
@@ -366,7 +366,7 @@ async function decideGroups(merging: MergeRun, merge: MergeRows): Promise<void> 
     `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
     `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
   ])
-  const decide = `UPDATE ${workOf(on)} AS w SET ${keys.join(', ')}, data = $4::pg_catalog.jsonb
+  const decide = `UPDATE ${worklistOf(on)} AS w SET ${keys.join(', ')}, data = $4::pg_catalog.jsonb
   FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
   const free = new Set(namesOfColumns(table).filter((name) => !fixed.has(name)))
   for (let last = '0'; ;) {

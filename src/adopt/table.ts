@@ -92,15 +92,15 @@ export const lockInOrder = (
 export const queueOf = (on: Held): string => objectOf(on, 'queue')
 
 /** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
-export const workOf = (on: Held): string => objectOf(on, 'work')
+export const worklistOf = (on: Held): string => objectOf(on, 'work')
 
 /** Makes that table from a query for the rows and their places. */
-export const makeWork = (on: AdoptedTable, query: string): string[] => [
-  `DROP TABLE IF EXISTS ${workOf(on)}`,
-  `CREATE TABLE ${workOf(on)} AS\n${query}`,
-  `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
-  ...ownAlone(on, [workOf(on)]),
-  `ANALYZE ${workOf(on)}`,
+export const makeWorklist = (on: AdoptedTable, query: string): string[] => [
+  `DROP TABLE IF EXISTS ${worklistOf(on)}`,
+  `CREATE TABLE ${worklistOf(on)} AS\n${query}`,
+  `ALTER TABLE ${worklistOf(on)} ADD PRIMARY KEY (place)`,
+  ...ownAlone(on, [worklistOf(on)]),
+  `ANALYZE ${worklistOf(on)}`,
 ]
 
 /** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
@@ -131,7 +131,7 @@ export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELE
 
 export const drops = (on: Held): string[] => [
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
-  `DROP TABLE IF EXISTS ${queueOf(on)}, ${workOf(on)}`,
+  `DROP TABLE IF EXISTS ${queueOf(on)}, ${worklistOf(on)}`,
   `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
 ]
 
