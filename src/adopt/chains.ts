@@ -179,7 +179,7 @@ export async function settleMost({ session, options }: WorkRun, target: Target):
   for (let rounds = 1; ; rounds += 1) {
     let [last, stuck] = ['0', 0]
     // Reads the current notes once. Later notes wait for the next round, or this round might never end.
-    await session.inBatches(TEXT_BATCH, async (limit) => {
+    await session.atPace(TEXT_BATCH, async (limit) => {
       const notes = await notesAfter(session, target, last, limit)
       if (notes.length > 0)
         stuck += await session.patiently('number', async () => await settleNotes(session, target, notes))

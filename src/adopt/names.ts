@@ -436,7 +436,7 @@ class NamesWork implements Work {
     const { session, options, counts } = run
     const { on } = this
     let [after, attempts] = [first, 0]
-    await session.inBatches(NAME_BATCH, async (size) => {
+    await session.atPace(NAME_BATCH, async (size) => {
       const limit = Math.ceil(size / 2 ** attempts)
       const locked = await tried(async () => await this.claimPage(run, after, upTo, limit))
       if (!locked) {

@@ -299,7 +299,7 @@ class NumberWork implements Work {
     const before = counts.filled
     const total = await this.unnumbered(session, 10_000_000)
     let [after, attempts]: [readonly string[], number] = [[], 0]
-    await session.inBatches(NUMBER_BATCH, async (limit) => {
+    await session.atPace(NUMBER_BATCH, async (limit) => {
       const { spots, done } = await this.tryBatch(session, after, limit, attempts)
       attempts = done ? 0 : attempts + 1
       if (done || attempts >= PATIENCE) after = spots.slice(-1).flatMap((last) => keyInRow(on, last))

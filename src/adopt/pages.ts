@@ -194,7 +194,7 @@ export async function sweepPages(
 ): Promise<number> {
   let [page, left] = [from, 0]
   if (page >= pages) return left
-  await session.inBatches(PAGE_BATCH, async (size) => {
+  await session.atPace(PAGE_BATCH, async (size) => {
     const to = Math.min(page + size, pages)
     const done = to - page
     for await (const part of pagePartsOf(session, target, { from: page, to }, wanted)) left += await work(part)

@@ -327,7 +327,7 @@ export class AdoptSession {
    * `fewest` applies to all, because clients may write more in the time of a batch than a smaller batch does
    * @param batch returns how much it did, or undefined if another session prevented it, and whether there is more
    */
-  async inBatches(
+  async atPace(
     { first, least, fewest = least }: { readonly first: number; readonly least: number; readonly fewest?: number },
     batch: (limit: number) => Promise<{ readonly done: number | undefined; readonly more: boolean }>,
   ): Promise<void> {

@@ -238,7 +238,7 @@ export async function unmerge(
     const run: UnmergeRun = { session, on, tables, left: [], restored: 0 }
     const key = options.key === undefined ? null : partsOf(options.key, on.primary)
     let last = '9223372036854775807'
-    await session.inBatches(UNMERGE_BATCH, async (limit) => {
+    await session.atPace(UNMERGE_BATCH, async (limit) => {
       // The newest rows before the place $2 of the log. `later` is whether the row that it became was merged later.
       const rows = await session.query<MergedRow>(
         `SELECT m.seq::pg_catalog.text AS seq, m.old, m.kept,

@@ -408,7 +408,7 @@ export async function throughPlaces(
   batch: (last: string, limit: number) => Promise<{ seen: number; last: string; stuck: number }>,
 ): Promise<void> {
   let [last, stuck, rounds] = ['0', 0, 1]
-  await session.inBatches(sizes, async (limit) => {
+  await session.atPace(sizes, async (limit) => {
     const done = await batch(last, limit)
     stuck += done.stuck
     last = done.last
