@@ -15,7 +15,8 @@ import {
   samePrimary,
   worklistOf,
 } from './table'
-import { normalizeStored, type Target } from './target'
+import { normalizeStored } from './refusals'
+import type { Target } from './target'
 import type { WorkRun } from './work'
 
 /** The hash of a text that is given as `n0`, …. */

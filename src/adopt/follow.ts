@@ -38,7 +38,8 @@ import {
   samePrimary,
   sameTexts,
 } from './table'
-import { normalizeStored, requireAdopted, withText, type Target } from './target'
+import { normalizeStored, requireAdopted } from './refusals'
+import { withText, type Target } from './target'
 import type { RefusedRow, WorkRun } from './work'
 
 /** The rows that clients have written, by primary key (`k0`, …), in the order of `seq`. */

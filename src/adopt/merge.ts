@@ -28,7 +28,8 @@ import {
 } from './options'
 import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, makeWorklist, own, samePrimary, worklistOf } from './table'
-import { requireAdopted, withText, type Target } from './target'
+import { requireAdopted } from './refusals'
+import { withText, type Target } from './target'
 import { throughPlaces } from './work'
 
 /** Parameters: a qualified table, a column. */

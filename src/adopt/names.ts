@@ -39,15 +39,8 @@ import {
   own,
   ownAlone,
 } from './table'
-import {
-  declaredTypes,
-  findTable,
-  KEYS_NAMED,
-  normalizeStored,
-  ownConstraint,
-  refuseNullRows,
-  requireAdoptable,
-} from './target'
+import { KEYS_NAMED, normalizeStored, ownConstraint, refuseNullRows, requireAdoptable } from './refusals'
+import { declaredTypes, findTable } from './target'
 import {
   beginState,
   createAdoptions,

@@ -20,7 +20,8 @@ import {
   own,
   vacuumTable,
 } from './table'
-import { declaredTypes, findTable, refuseNullRows, requireAdoptable } from './target'
+import { refuseNullRows, requireAdoptable } from './refusals'
+import { declaredTypes, findTable } from './target'
 import {
   beginState,
   createAdoptions,

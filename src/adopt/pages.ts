@@ -5,7 +5,8 @@ import { bytewise, field, hashExpression, tableName, textIsNull } from '../sql/t
 import { parseRows } from './options'
 import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, type Held, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
-import { KEYS_NAMED, normalizeStored, ownConstraint, type Target } from './target'
+import { KEYS_NAMED, normalizeStored, ownConstraint } from './refusals'
+import type { Target } from './target'
 import type { FoundRows, WorkRun } from './work'
 
 /** The pages of a table from `from` up to, but without, `to`. With `lines`, a range of lines of one page. */

@@ -9,7 +9,8 @@ import { type GuardNote, guardOf } from '../triggers/guard'
 import { guardNotesOf } from '../triggers/plan'
 import { AdoptionError } from './session'
 import { type AdoptedTable, drops, dropTriggers, nameOf } from './table'
-import { requireAdoptable, type Swap, type Target } from './target'
+import { requireAdoptable } from './refusals'
+import type { Swap, Target } from './target'
 
 /**
  * The table with hidden columns, index and check of other names. These exist beside those of the guard until they

@@ -83,7 +83,8 @@ import {
   TRIGGERS,
   vacuumTable,
 } from './table'
-import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows, type Target } from './target'
+import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows } from './refusals'
+import type { Target } from './target'
 import {
   adoptions,
   beginState,

@@ -34,7 +34,8 @@ import {
 } from './options'
 import type { AdoptSession } from './session'
 import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
-import { findDeclaration, requireAdopted, withText } from './target'
+import { requireAdopted } from './refusals'
+import { findDeclaration, withText } from './target'
 
 /** Selects the other changes of the merges of the rows at the places $2, the last first. $1 is the text. */
 const readLogged = (on: Held): string => `WITH r AS MATERIALIZED (SELECT r.seq, r.guard, r.old

@@ -20,7 +20,7 @@ import {
   refuseWritten,
   type Site,
 } from './table'
-import { againstOwn, type RefusedRows } from './target'
+import { againstOwn, type RefusedRows } from './refusals'
 
 /** The adoptions of the table's schema, as SQL. */
 export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { AdoptionError } from '../../../src/adopt/session'
-import { againstOwn, ownConstraint } from '../../../src/adopt/target'
+import { againstOwn, ownConstraint } from '../../../src/adopt/refusals'
 
 interface Told {
   readonly code?: string
