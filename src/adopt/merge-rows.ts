@@ -16,7 +16,7 @@ import {
   shownRow,
   type Tables,
 } from './merge-log'
-import { parseRows } from './options'
+import { parseRows } from './exact-json'
 import type { AdoptSession } from './session'
 import { type AdoptedTable, type Held, keyAsJson, own, samePrimary, sameTexts, worklistOf } from './table'
 import type { Target } from './target'

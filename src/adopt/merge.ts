@@ -4,6 +4,7 @@ import { checkOptions, type Rule, RULE, type Rules } from '../options'
 import { literal } from '../sql/identifier'
 import { bytewise, field, isLive, tableName } from '../sql/text-table'
 import { chainFields, isOfChain } from './chains'
+import { parseRows } from './exact-json'
 import {
   createKeys,
   createLog,
@@ -23,7 +24,6 @@ import {
   type BatchOption,
   LOCK_RULES,
   type LockOption,
-  parseRows,
   PROPERTY_OPTION,
 } from './options'
 import { AdoptionError, type AdoptSession } from './session'

@@ -34,7 +34,8 @@ import {
   writeNumbers,
 } from './chains'
 import { endFollowing, stopFollowing } from './follow'
-import { type AdoptStep, parseRows, type PlannedStep } from './options'
+import { parseRows } from './exact-json'
+import type { AdoptStep, PlannedStep } from './options'
 import {
   alteredTexts,
   columnsOfChanges,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { parseRows } from '../../../src/adopt/options'
+import { parseRows } from '../../../src/adopt/exact-json'
 
 test.each([
   ['{"id": 9007199254740993}', 1, { id: '9007199254740993' }],
