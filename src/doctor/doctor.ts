@@ -34,7 +34,7 @@ import {
 } from './findings'
 import { readSurroundings, relationNamed, type Surroundings } from './sql'
 import { examinedColumns, TextLook } from './texts'
-import { isForeign, lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './works'
+import { isForeign, lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './names-and-numbers'
 
 /** Options of `doctor`. */
 export interface DoctorOptions {

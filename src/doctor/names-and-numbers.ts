@@ -44,7 +44,8 @@ import {
   type PageParts,
   readSurroundings,
 } from './sql'
-import { identityOf, NO_PRINT, printOf, Prints, rejectionOf } from './texts'
+import { identityOf, NO_PRINT, printOf, Prints } from './prints'
+import { rejectionOf } from './texts'
 
 const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldName => ({
   holder: holderTable(declaration.metadata),
