@@ -120,27 +120,23 @@ function otherClass(entityText: NamedColumns, row: Row): TextTakenError {
 export const returnedBy = ({ select, spatial }: EntityColumns): string =>
   returningList({ select: select.map(({ databaseName }) => databaseName), spatial })
 
+/** The members by which an entity and a subscriber listen, before a write and after it. */
+const WRITES = {
+  Insert: { listeners: ['beforeInsertListeners', 'afterInsertListeners'], methods: ['beforeInsert', 'afterInsert'] },
+  Update: { listeners: ['beforeUpdateListeners', 'afterUpdateListeners'], methods: ['beforeUpdate', 'afterUpdate'] },
+} as const
+
 /**
- * Returns whether anyone listens to inserts. Listeners and subscribers get the events of `find` and `insert`. An event
- * before the insert costs a separate look-up, because it must not fire for a row that is found.
+ * Returns whether anyone listens to inserts, or to updates. Listeners and subscribers get the events of `find`, `insert`
+ * and `update`. An event before the insert costs a separate look-up, because it must not fire for a row that is found.
  */
-export function listensToInsert({ metadata, dataSource }: EntityColumns): boolean {
-  if (metadata.beforeInsertListeners.length + metadata.afterInsertListeners.length > 0) return true
+export function listensTo(write: keyof typeof WRITES, { metadata, dataSource }: EntityColumns): boolean {
+  const { listeners, methods } = WRITES[write]
+  if (metadata[listeners[0]].length + metadata[listeners[1]].length > 0) return true
   // A loop, and not a cached list, because a subscriber or its method may be added later.
   for (const one of dataSource.subscribers)
-    if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !(OURS in one)) return true
+    if ((one[methods[0]] !== undefined || one[methods[1]] !== undefined) && !(OURS in one)) return true
   return false
-}
-
-export function listensToUpdate({ metadata, dataSource }: EntityColumns): boolean {
-  const { beforeUpdateListeners, afterUpdateListeners } = metadata
-  return (
-    beforeUpdateListeners.length + afterUpdateListeners.length > 0 ||
-    dataSource.subscribers.some(
-      (subscriber) =>
-        !(OURS in subscriber) && (subscriber.beforeUpdate !== undefined || subscriber.afterUpdate !== undefined),
-    )
-  )
 }
 
 export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean {
@@ -149,46 +145,41 @@ export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean 
   return false
 }
 
+/** The events of TypeORM's `restore()` and `delete()`. */
+type EntitylessEvent = 'BeforeRecover' | 'AfterRecover' | 'BeforeRemove' | 'AfterRemove'
+
 /** Releases the connection first, because a listener that requests one from an exhausted pool would wait forever. */
-export async function beforeInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
+export async function fire(
+  session: Session,
+  event: 'BeforeInsert' | 'AfterInsert' | 'BeforeUpdate' | 'AfterUpdate' | 'Load' | EntitylessEvent,
+  metadata: EntityMetadata,
+  subject?: ObjectLiteral | ObjectLiteral[],
+): Promise<void> {
   await session.release()
-  await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
+  await session.queryRunner.broadcaster.broadcast(event, metadata, subject)
 }
 
-export async function afterInsert(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
-  if (!listensToInsert(entityText)) return
-  await session.release()
-  await session.queryRunner.broadcaster.broadcast('AfterInsert', entityText.metadata, entity)
+export async function afterWrite(
+  session: Session,
+  write: keyof typeof WRITES,
+  columns: EntityColumns,
+  entity: ObjectLiteral,
+): Promise<void> {
+  if (listensTo(write, columns)) await fire(session, `After${write}`, columns.metadata, entity)
 }
 
-/** Fires the event as `update()` does: with the new values, and without the row that was there before. */
-export async function beforeUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
-  await session.release()
-  await session.queryRunner.broadcaster.broadcast('BeforeUpdate', entityText.metadata, entity)
-}
-
-export async function afterUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
-  if (!listensToUpdate(entityText)) return
-  await session.release()
-  await session.queryRunner.broadcaster.broadcast('AfterUpdate', entityText.metadata, entity)
-}
-
-export async function afterLoad(session: Session, entityText: EntityColumns, entities: ObjectLiteral[]): Promise<void> {
-  if (entities.length === 0 || !listensToLoad(entityText)) return
-  await session.release()
-  await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
+export async function afterLoad(session: Session, columns: EntityColumns, entities: ObjectLiteral[]): Promise<void> {
+  if (entities.length > 0 && listensToLoad(columns)) await fire(session, 'Load', columns.metadata, entities)
 }
 
 /** Notifies subscribers without an entity, as TypeORM's `restore()` and `delete()` do. */
 export async function entitylessEvent(
   session: Session,
   { metadata, dataSource }: EntityColumns,
-  event: 'BeforeRecover' | 'AfterRecover' | 'BeforeRemove' | 'AfterRemove',
+  event: EntitylessEvent,
 ): Promise<void> {
   const method = `${event.startsWith('B') ? 'b' : 'a'}${event.slice(1)}` as Uncapitalize<typeof event>
-  if (!dataSource.subscribers.some((subscriber) => subscriber[method] !== undefined)) return
-  await session.release()
-  await session.queryRunner.broadcaster.broadcast(event, metadata)
+  if (dataSource.subscribers.some((one) => one[method] !== undefined)) await fire(session, event, metadata)
 }
 
 /** Entities of one class that were loaded as relations. */
@@ -287,13 +278,8 @@ export async function finish(
   const related = await loadRelations(session, entityText, given, load)
   // TypeORM fires AfterLoad for joined entities together with their row.
   const joined = load.strategy === 'join' ? found : []
-  const notified = [{ metadata: entityText.metadata, entities: joined }, ...related].filter(
-    ({ entities }) => entities.length > 0,
-  )
-  if (notified.length === 0) return
-  await session.release()
-  for (const { metadata, entities } of notified) {
-    await session.queryRunner.broadcaster.broadcast('Load', metadata, entities)
+  for (const { metadata, entities } of [{ metadata: entityText.metadata, entities: joined }, ...related]) {
+    if (entities.length > 0) await fire(session, 'Load', metadata, entities)
   }
 }
 

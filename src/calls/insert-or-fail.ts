@@ -18,7 +18,7 @@ import { hashAsText } from '../sql/text-table'
 import { compareTexts, groupBy, MAX_PARAMETERS, scopeOrder } from './batches'
 import { type NoOthers, requireEntries, requireManager } from './call-options'
 import { entityColumns, entityTextOf } from './entity-text'
-import { afterInsert, beforeInsert, fill, listensToInsert, returnedBy } from './hydrate'
+import { afterWrite, fill, fire, listensTo, returnedBy } from './hydrate'
 import { inRow, keyValues, requireKnown, requireObject, requireSaved, requireUniqueText, withPromised } from './values'
 import { countInserted, watched, watchers } from './watch'
 import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
@@ -183,7 +183,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   const rows: NewRow[] = []
   for (const row of announced) {
     const { columns, entity } = row
-    if (listensToInsert(columns)) await beforeInsert(session, columns.metadata, entity)
+    if (listensTo('Insert', columns)) await fire(session, 'BeforeInsert', columns.metadata, entity)
     // The getter of a lazy relation that nobody has set would query the database.
     rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
@@ -223,7 +223,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
       fill(columns, columns.metadata, (key ? byKey.get(key.hash) : answer[index]) ?? [], entity)
     }
   }
-  for (const { columns, entity } of rows) await afterInsert(session, columns, entity)
+  for (const { columns, entity } of rows) await afterWrite(session, 'Insert', columns, entity)
 }
 
 /** Divides the rows of a call into the rows of each statement. */

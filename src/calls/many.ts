@@ -29,7 +29,7 @@ import {
 } from './batches'
 import { type DeletedOption, Progress, type ProgressOptions } from './call-options'
 import { type EntityText, keyOnly, onTable, type ReadyText, readyText } from './entity-text'
-import { finish, hydrate, listensToInsert, listensToLoad, type RelationsToLoad, relationsToLoad } from './hydrate'
+import { finish, hydrate, listensTo, listensToLoad, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { type FindOrCreateResult, findOrCreateRow, isHeard, upsertRow } from './one-row'
 import { isReplaced, sameValues, type RequestedRow, requestedRow, withCreated, withUpdate } from './row-values'
 import { type RowError, toRowError, withPromised } from './values'
@@ -95,7 +95,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   get mayOverlap(): boolean {
     const { dataSource } = this.entityText
     const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
-    const runsCode = typeof this.rules.create === 'function' || listensToInsert(this.entityText)
+    const runsCode = typeof this.rules.create === 'function' || listensTo('Insert', this.entityText)
     return !runsCode && !tenants && hasSpare(dataSource)
   }
 
@@ -237,7 +237,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const { results, progress } = this
     const { metadata, declaration } = entityText
     // An event before the write must be limited to rows that will be inserted, so each row is written by itself.
-    const singly = updates ? isHeard(entityText) || entityText.ready.distributed === true : listensToInsert(entityText)
+    const singly = updates
+      ? isHeard(entityText) || entityText.ready.distributed === true
+      : listensTo('Insert', entityText)
     const isDeferred = typeof create === 'function'
     const base = { ...this.rules, entityText, session, deleted, results, progress, singly, isDeferred }
     const byScope = scopeOrder(metadata)
@@ -321,7 +323,7 @@ type GivenRow = Pick<Repeat, 'input' | 'values'>
 
 /** Selects only the primary key, for callers that only count rows, unless a listener gets the entity. */
 export function withKeyOnly(entityText: EntityText): EntityText {
-  return listensToLoad(entityText) || listensToInsert(entityText) ? entityText : keyOnly(entityText)
+  return listensToLoad(entityText) || listensTo('Insert', entityText) ? entityText : keyOnly(entityText)
 }
 
 /**

@@ -19,16 +19,7 @@ import {
 import { Attempts } from './attempts'
 import type { DeletedOption } from './call-options'
 import type { EntityText, ReadyText, Updates } from './entity-text'
-import {
-  afterInsert,
-  afterUpdate,
-  beforeUpdate,
-  hydrate,
-  isEntityOfClass,
-  listensToInsert,
-  listensToUpdate,
-  entitylessEvent,
-} from './hydrate'
+import { afterWrite, entitylessEvent, fire, hydrate, isEntityOfClass, listensTo } from './hydrate'
 import { find, theOne, isDeleted } from './look-up'
 import {
   DeferredRow,
@@ -82,7 +73,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
       const { created } = stored
       // If the row was created, its entity is the object that BeforeInsert got, and AfterInsert gets the same.
       const entity = hydrate(entityText, session, stored, created ? late.entity : undefined) as Entity
-      if (created) await afterInsert(session, entityText, entity)
+      if (created) await afterWrite(session, 'Insert', entityText, entity)
       return { entity, created, attempts: attempts.count }
     }
     if (found || row) await attempts.again()
@@ -272,8 +263,7 @@ export async function upsertRow<Entity extends ObjectLiteral>(
     if (stored) {
       const { created } = stored
       const entity = hydrate(entityText, session, stored, listened?.announced(created)) as Entity
-      if (created) await afterInsert(session, entityText, entity)
-      else await afterUpdate(session, entityText, entity)
+      await afterWrite(session, created ? 'Insert' : 'Update', entityText, entity)
       return { entity, created, attempts: attempts.count }
     }
     await attempts.again()
@@ -281,7 +271,8 @@ export async function upsertRow<Entity extends ObjectLiteral>(
 }
 
 /** Returns whether anyone listens to inserts or updates. */
-export const isHeard = (entityText: EntityText): boolean => listensToInsert(entityText) || listensToUpdate(entityText)
+export const isHeard = (entityText: EntityText): boolean =>
+  listensTo('Insert', entityText) || listensTo('Update', entityText)
 
 /** Creates a row. A row that is found was stored meanwhile, and the next attempt updates it. */
 async function createOnly(attempts: Attempts, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
@@ -346,12 +337,12 @@ class ListenedUpsert {
       const row = withOnly(all, new Set([...columns, ...updates.used]))
       return { row, updates: { ...updates, columns: new Set(updateOf({ ...updates, columns }, row)) } }
     }
-    if (!listensToUpdate(entityText)) return withUsed(requested.row)
+    if (!listensTo('Update', entityText)) return withUsed(requested.row)
     const entity = entityToInsert(entityText, requested)
     const given = await withPromised(entityText.metadata, entity)
     const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
     this.updated = entity
-    await beforeUpdate(this.attempts.session, entityText, entity)
+    await fire(this.attempts.session, 'BeforeUpdate', entityText.metadata, entity)
     const values = await withPromised(entityText.metadata, entity)
     entityText.others.forEach((column, index) => {
       if (column.getEntityValue(values) !== before[index] && mayUpdate(entityText, column)) {

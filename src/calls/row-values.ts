@@ -6,7 +6,7 @@ import type { StoredRow } from '../sql/find'
 import { hashOfTexts } from '../sql/text-table'
 import { parameterText } from '../sql/types'
 import type { EntityText, Updates } from './entity-text'
-import { beforeInsert, listensToInsert } from './hydrate'
+import { fire, listensTo } from './hydrate'
 import { changedTexts, NO_OTHERS } from './statements'
 import { updateOf } from './updates'
 import {
@@ -228,7 +228,7 @@ export function entityToInsert(
 
 /** Returns whether its values are complete only once the row is known to be missing. */
 export const isDeferred = (entityText: EntityText, { create }: RequestedRow): boolean =>
-  create !== undefined || listensToInsert(entityText)
+  create !== undefined || listensTo('Insert', entityText)
 
 /**
  * Completes a deferred row after a look-up found none: calls `create`, and fires BeforeInsert. Both run once for all
@@ -248,11 +248,11 @@ export class DeferredRow {
     if (this.requested.create) await this.session.release()
     const requested = await withCreated(this.entityText, this.requested)
     const { row } = requested
-    if (!listensToInsert(this.entityText)) return row
+    if (!listensTo('Insert', this.entityText)) return row
     // Listeners may set columns. Text and scope stay as given, because another text would need another operation.
     const entity = entityToInsert(this.entityText, requested)
     this.entity = entity
-    await beforeInsert(this.session, this.entityText.metadata, entity)
+    await fire(this.session, 'BeforeInsert', this.entityText.metadata, entity)
     return withOthersOf(row, this.entityText, await withPromised(this.entityText.metadata, entity))
   }
 }

@@ -17,7 +17,7 @@ import type { Step } from '../connection/transactions'
 import { textsOfKey } from '../registry/names'
 import { requireEntries, requireManager } from './call-options'
 import { type EntityColumns, entityColumns, entityTextOf } from './entity-text'
-import { afterUpdate, beforeUpdate, fill, hydrate, listensToUpdate, newEntity, returnedBy } from './hydrate'
+import { afterWrite, fill, fire, hydrate, listensTo, newEntity, returnedBy } from './hydrate'
 import {
   changedKey,
   inRow,
@@ -152,7 +152,7 @@ export async function updateNames(
   changes: ObjectLiteral,
 ): Promise<ObjectLiteral | undefined> {
   const { metadata, discriminators } = holder
-  if (listensToUpdate(holder)) return undefined
+  if (listensTo('Update', holder)) return undefined
   const { criteria, values: key } = rowKey(holder, id)
   if (Object.keys(criteria).length > metadata.primaryColumns.length) return undefined
   const changed = namesOfEntity(metadata).filter(({ text }) => text.column.getEntityValue(changes) !== undefined)
@@ -222,7 +222,8 @@ async function updateAll(
   manager: EntityManager,
   rows: readonly ChangedRow[],
 ): Promise<ObjectLiteral[]> {
-  for (const { columns, values } of rows) await beforeUpdate(session, columns, values)
+  // As from `update()`, the entity of the event is the new values, without the row that was there before.
+  for (const { columns, values } of rows) await fire(session, 'BeforeUpdate', columns.metadata, values)
   const { requested, names } = await requestedOf<ChangedRow, RequestedText>(session, rows, (row) => {
     const { metadata } = row.columns
     const id = metadata.primaryColumns.map((column) => sentValue(row.columns, column, row.id))
@@ -255,7 +256,7 @@ async function updateAll(
     fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)
     return entity
   })
-  for (const { columns, values } of rows) await afterUpdate(session, columns, values)
+  for (const { columns, values } of rows) await afterWrite(session, 'Update', columns, values)
   return entities
 }
 

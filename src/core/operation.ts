@@ -18,7 +18,7 @@ import {
   tableNumbers,
 } from '../registry/registry'
 import type { EntityColumns, EntityText } from '../calls/entity-text'
-import { afterUpdate, finish, hydrate, relationsToLoad } from '../calls/hydrate'
+import { afterWrite, finish, hydrate, relationsToLoad } from '../calls/hydrate'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
 import { indexSize } from '../sql/catalog'
 import type { Statement, WireRow } from '../sql/find'
@@ -145,7 +145,7 @@ export class Operation extends Attempts {
 
   /** Fires AfterUpdate. */
   async updated(of: EntityColumns, entity: ObjectLiteral): Promise<void> {
-    await afterUpdate(this.session, of, entity)
+    await afterWrite(this.session, 'Update', of, entity)
   }
 }
 
