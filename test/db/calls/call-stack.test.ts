@@ -1,6 +1,14 @@
 import { type EntityManager, QueryFailedError } from 'typeorm'
 import { describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, upsertByText } from '../../../src'
+import {
+  countByText,
+  deleteByText,
+  existsByText,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  upsertByText,
+} from '../../../src'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { column, entity, text, toOne } from '../../support/entity'
@@ -13,6 +21,8 @@ const Page = entity('Page', {
   site: toOne(() => Site, { cascade: true }),
 })
 
+const Part = entity('Part', { kit: column('integer'), url: text({ scope: ['kit'] }) })
+
 const db = useDatabase()
 
 async function failure(call: Promise<unknown>): Promise<QueryFailedError> {
@@ -22,7 +32,7 @@ async function failure(call: Promise<unknown>): Promise<QueryFailedError> {
 }
 
 async function inOneWay(inTransaction: boolean, work: (manager: EntityManager) => Promise<void>): Promise<void> {
-  const dataSource = await db.dataSource([Site, Page])
+  const dataSource = await db.dataSource([Site, Page, Part])
   // After the first use, which asks the catalog.
   await findOneByText(dataSource.manager, Page, { url: 'x' })
   if (inTransaction) await dataSource.transaction(work)
@@ -30,10 +40,16 @@ async function inOneWay(inTransaction: boolean, work: (manager: EntityManager) =
 }
 
 const tooLong = { url: 'x', title: 'too long' }
+// The server refuses it when it looks for the row.
+const noInteger = { kit: 'x' as unknown as number, url: 'x' }
 
 describe.each([
   ['findOrCreate', (manager: EntityManager) => findOrCreate(manager, Page, tooLong)],
   ['upsertByText', (manager: EntityManager) => upsertByText(manager, Page, tooLong)],
+  ['findOneByText', (manager: EntityManager) => findOneByText(manager, Part, noInteger)],
+  ['existsByText', (manager: EntityManager) => existsByText(manager, Part, noInteger)],
+  ['countByText', (manager: EntityManager) => countByText(manager, Part, [noInteger])],
+  ['deleteByText', (manager: EntityManager) => deleteByText(manager, Part, noInteger)],
 ] as const)("the caller's line is in the stack of the driver's error, by %s", (_, call) => {
   test.each([false, true])('transaction: %s', async (inside) => {
     await inOneWay(inside, async (manager) => {
