@@ -31,7 +31,7 @@ import {
   withOthersOf,
 } from './row-values'
 import { statementsOf, upsertStatementsOf } from './statements'
-import { isChanging, mayUpdate, updateOf } from './updates'
+import { mayUpdate, updateOf } from './updates'
 import { withPromised } from './values'
 
 /** A row, and the way in which it was found or created. */
@@ -250,8 +250,7 @@ export async function upsertRow<Entity extends ObjectLiteral>(
       if (listened) stored = await listened.tryOnce()
       else {
         const { row } = requested
-        const columns = new Set(updateOf(updates, row))
-        const { upsert } = upsertStatementsOf(entityText, row.others, { ...updates, columns })
+        const { upsert } = upsertStatementsOf(entityText, row.others, updates, updateOf(updates, row))
         // An update may violate another index, which must not abort the transaction.
         const [first, another] = await session.rowsOrRollBack(upsert, row.all)
         stored = first && !another ? first : await createOnly(attempts, entityText, row)
@@ -287,7 +286,7 @@ class ListenedUpsert {
   /** The entity that BeforeUpdate got. */
   private updated: ObjectLiteral | undefined
   private insert: RowValues | undefined
-  private update: { readonly row: RowValues; readonly updates: Updates } | undefined
+  private update: { readonly row: RowValues; readonly columns: readonly string[] } | undefined
 
   constructor(
     private readonly attempts: Attempts,
@@ -310,9 +309,9 @@ class ListenedUpsert {
     if (found) {
       // A row of another class is refused by `hydrate`.
       if (!isEntityOfClass(entityText, found)) return found
-      const { row, updates } = (this.update ??= await this.announceUpdate())
-      if (!isChanging(updates, row)) return found
-      const { update } = upsertStatementsOf(entityText, row.others, updates)
+      const { row, columns } = (this.update ??= await this.announceUpdate())
+      if (columns.length === 0 && this.updates.sql.size === 0) return found
+      const { update } = upsertStatementsOf(entityText, row.others, this.updates, columns)
       const [stored] = await session.rowsOrRollBack(update, row.all)
       // On a distributed table, an unchanged row is not returned.
       return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
@@ -328,14 +327,14 @@ class ListenedUpsert {
   /**
    * Fires BeforeUpdate. Columns that a listener sets are updated too, as in `save`; columns that it removes are not.
    *
-   * @returns the row with only the columns that the update uses
+   * @returns the row with only the columns that the update uses, and those of them that it takes over
    */
-  private async announceUpdate(): Promise<{ readonly row: RowValues; readonly updates: Updates }> {
+  private async announceUpdate(): Promise<{ readonly row: RowValues; readonly columns: readonly string[] }> {
     const { entityText, requested, updates } = this
     const columns = new Set(updateOf(updates, requested.row))
-    const withUsed = (all: RowValues): { readonly row: RowValues; readonly updates: Updates } => {
+    const withUsed = (all: RowValues): { readonly row: RowValues; readonly columns: readonly string[] } => {
       const row = withOnly(all, new Set([...columns, ...updates.used]))
-      return { row, updates: { ...updates, columns: new Set(updateOf({ ...updates, columns }, row)) } }
+      return { row, columns: row.others.filter((name) => columns.has(name)) }
     }
     if (!listensTo('Update', entityText)) return withUsed(requested.row)
     const entity = entityToInsert(entityText, requested)

@@ -59,17 +59,17 @@ export function statementsOf(entityText: ReadyText, others: readonly string[] = 
   })
 }
 
-/** Returns the statements that change one row, compiled and cached likewise. */
+/** Returns the statements that change these columns of one row, compiled and cached likewise. */
 export function upsertStatementsOf(
   entityText: ReadyText,
   others: readonly string[],
   updates: Updates,
+  update: readonly string[],
 ): UpsertStatements {
-  const updated = [...updates.columns]
-  const key = [...others, '', ...updated, String(updates.skipUnchanged), updates.sqlKey]
+  const key = [...others, '', ...update, String(updates.skipUnchanged), updates.sqlKey]
   return cached(entityText.upsertStatements, key, () => {
     const shape = rowShape(entityText, others)
-    const changes = updateShape(entityText, updates, updated)
+    const changes = updateShape(entityText, updates, update)
     return lazily<UpsertStatements>({
       upsert: () => upsertStatement(shape, changes, true),
       update: () =>
