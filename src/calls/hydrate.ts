@@ -26,21 +26,21 @@ type Row = Pick<StoredRow, 'columns' | 'hashNumber'>
  * Returns an entity as `find` would return it, without relations.
  *
  * @param session its query runner is the first that a lazy relation uses, as in `find`
- * @param row contains its columns in the order of `rowShape(entityText).select`
+ * @param row contains its columns in the order of `rowShape(columns).select`
  * @param into the entity to set the columns of. @default a new one
  * @throws TextTakenError for a row of another class of the table
  */
 export function hydrate(
-  entityText: NamedColumns,
+  columns: NamedColumns,
   session: { readonly queryRunner: QueryRunner },
   row: Row,
   into?: ObjectLiteral,
 ): ObjectLiteral {
-  const hasOneClass = entityText.metadata.discriminatorColumn === undefined
-  const metadata = into || hasOneClass ? entityText.metadata : classOfRow(entityText, row)
-  if (!metadata) throw otherClass(entityText, row)
+  const hasOneClass = columns.metadata.discriminatorColumn === undefined
+  const metadata = into || hasOneClass ? columns.metadata : classOfRow(columns, row)
+  if (!metadata) throw otherClass(columns, row)
   const entity: ObjectLiteral = into ?? newEntity(metadata, session)
-  fill(entityText, metadata, row.columns, entity)
+  fill(columns, metadata, row.columns, entity)
   if (row.hashNumber > 0) hashNumbers.set(entity, row.hashNumber)
   return entity
 }
@@ -90,27 +90,27 @@ function discriminatorOf({ metadata, select }: NamedColumns, { columns }: Row): 
 }
 
 /** Returns the class that the discriminator of a row names; undefined if `find` would not return the row. */
-function classOfRow(entityText: NamedColumns, row: Row): EntityMetadata | undefined {
-  const { metadata } = entityText
+function classOfRow(columns: NamedColumns, row: Row): EntityMetadata | undefined {
+  const { metadata } = columns
   if (!metadata.discriminatorColumn) return metadata
-  const value = discriminatorOf(entityText, row)
+  const value = discriminatorOf(columns, row)
   const named = [metadata, ...metadata.childEntityMetadatas].find((one) => one.discriminatorValue === value)
   // TypeORM creates an instance of the root for a value that no class has.
   return named ?? (metadata === rootOf(metadata) ? metadata : undefined)
 }
 
 /** Returns whether `find` would return the row: it is of the entity's class, or of a child class. */
-export function isEntityOfClass(entityText: NamedColumns, row: Row): boolean {
-  return classOfRow(entityText, row) !== undefined
+export function isEntityOfClass(columns: NamedColumns, row: Row): boolean {
+  return classOfRow(columns, row) !== undefined
 }
 
-function otherClass(entityText: NamedColumns, row: Row): TextTakenError {
-  const { metadata, declaration } = entityText
+function otherClass(columns: NamedColumns, row: Row): TextTakenError {
+  const { metadata, declaration } = columns
   const root = rootOf(metadata)
-  const value = discriminatorOf(entityText, row)
+  const value = discriminatorOf(columns, row)
   const holder = [root, ...root.childEntityMetadatas].find((one) => one.discriminatorValue === value)
   const entity: ObjectLiteral = {}
-  fill({ ...entityText, metadata: root }, root, row.columns, entity)
+  fill({ ...columns, metadata: root }, root, row.columns, entity)
   const held = { entity: (holder ?? root).name, property: declaration.name, id: root.getEntityIdMap(entity), row: 0 }
   const classes = [...new Set([holder?.name, root.name])].filter((name) => name !== undefined).join(' or ')
   return new TextTakenError([held], undefined, `No row of ${metadata.name} can hold it too: pass ${classes}.`)
@@ -266,19 +266,19 @@ interface ResultEntity {
  */
 export async function finish(
   session: Session,
-  entityText: EntityColumns,
+  columns: EntityColumns,
   given: readonly ResultEntity[],
   load: RelationsToLoad | undefined,
 ): Promise<void> {
-  if (!load && !listensToLoad(entityText)) return
+  if (!load && !listensToLoad(columns)) return
   const found = given.filter(({ created }) => !created).map(({ entity }) => entity)
-  if (!load) return await afterLoad(session, entityText, found)
+  if (!load) return await afterLoad(session, columns, found)
   // As in `find`, relations with their own queries follow the event of their row, and fire their own events.
-  if (load.strategy === 'query') await afterLoad(session, entityText, found)
-  const related = await loadRelations(session, entityText, given, load)
+  if (load.strategy === 'query') await afterLoad(session, columns, found)
+  const related = await loadRelations(session, columns, given, load)
   // TypeORM fires AfterLoad for joined entities together with their row.
   const joined = load.strategy === 'join' ? found : []
-  for (const { metadata, entities } of [{ metadata: entityText.metadata, entities: joined }, ...related]) {
+  for (const { metadata, entities } of [{ metadata: columns.metadata, entities: joined }, ...related]) {
     if (entities.length > 0) await fire(session, 'Load', metadata, entities)
   }
 }
@@ -292,18 +292,18 @@ const ROWS = 1_000
  */
 async function loadRelations(
   session: Session,
-  entityText: EntityColumns,
+  columns: EntityColumns,
   given: readonly ResultEntity[],
   load: RelationsToLoad,
 ): Promise<Related[]> {
-  const { metadata } = entityText
+  const { metadata } = columns
   const { relations, strategy } = load
   const { name, primaryColumns, discriminatorColumn } = metadata
   // A join need not read the row again. With queries of their own, relations may be found by any of its columns.
   const key = [...primaryColumns, ...(discriminatorColumn ? [discriminatorColumn] : [])]
   const selection = strategy === 'join' ? key.map(({ propertyPath }) => `${name}.${propertyPath}`) : [name]
   const related: Related[] = []
-  for (const { rows, withDeleted } of portions(entityText, given)) {
+  for (const { rows, withDeleted } of portions(columns, given)) {
     const ids = rows.map(({ entity }) => metadata.getEntityIdMap(entity))
     const { loaded, joined } = await session.byTypeOrm(async (queryRunner) => {
       const builder = queryRunner.manager

@@ -311,11 +311,11 @@ export function requireInsertable(entityText: EntityText, values: ObjectLiteral)
  *
  * @throws DeclarationError that names the property
  */
-export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): void {
-  const { treeType, relations } = entityText.metadata
-  if (treeType !== undefined) refuseTrees(entityText)
-  for (const relation of relations) refuseUnsaved(entityText, relation, values)
-  requireKeyValues(entityText, values)
+export function requireSaved(columns: EntityColumns, values: ObjectLiteral): void {
+  const { treeType, relations } = columns.metadata
+  if (treeType !== undefined) refuseTrees(columns)
+  for (const relation of relations) refuseUnsaved(columns, relation, values)
+  requireKeyValues(columns, values)
 }
 
 /**
@@ -323,11 +323,11 @@ export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): 
  *
  * @throws DeclarationError that names the property
  */
-export function requireUpdatable(entityText: EntityColumns, changes: ObjectLiteral): void {
-  const { treeParentRelation, relations } = entityText.metadata
-  if (treeParentRelation && givenIn(treeParentRelation, changes, false) !== undefined) refuseTrees(entityText)
-  for (const relation of relations) refuseUnsaved(entityText, relation, changes)
-  requireKeyValues(entityText, changes)
+export function requireUpdatable(columns: EntityColumns, changes: ObjectLiteral): void {
+  const { treeParentRelation, relations } = columns.metadata
+  if (treeParentRelation && givenIn(treeParentRelation, changes, false) !== undefined) refuseTrees(columns)
+  for (const relation of relations) refuseUnsaved(columns, relation, changes)
+  requireKeyValues(columns, changes)
 }
 
 /** The number of bits of integer key types. */
