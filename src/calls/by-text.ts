@@ -17,7 +17,7 @@ import {
 import { coalescerOf } from './coalescer'
 import { type EntityText, entityTextOf, keyOnly, readyText } from './entity-text'
 import { entitylessEvent } from './hydrate'
-import { find, findRows, foundRow, isSeen, lookedUp, requireDeleteDate } from './look-up'
+import { find, findRows, foundRow, isSeen, rowToFind, requireDeleteDate } from './look-up'
 import { statementsOf } from './statements'
 import { inRow } from './values'
 import { watched, watchers } from './watch'
@@ -47,7 +47,7 @@ export async function existsByText<
   if (seen) return await seen
   checkOptions('existsByText()', options, CALL_RULES.existsByText)
   const entityText = textOf(manager, entity, options)
-  const row = lookedUp('existsByText()', entityText, values)
+  const row = rowToFind('existsByText()', entityText, values)
   if (!row) return false
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
@@ -87,7 +87,7 @@ export async function countByText<
   requireArray(inputs)
   const entityText = textOf(manager, entity, options)
   const rows = [...inputs].flatMap((values, position) =>
-    inRow(position, () => lookedUp('countByText()', entityText, values) ?? []),
+    inRow(position, () => rowToFind('countByText()', entityText, values) ?? []),
   )
   if (rows.length === 0) return 0
   const count = async (session: Session): Promise<number> => {
@@ -129,7 +129,7 @@ export async function deleteByText<
   if (seen) return await seen
   checkOptions('deleteByText()', options, CALL_RULES.deleteByText)
   const entityText = textOf(manager, entity, options)
-  const row = lookedUp('deleteByText()', entityText, values)
+  const row = rowToFind('deleteByText()', entityText, values)
   if (!row) return false
   const caller = callerOf(deleteByText)
   const session = await openSession(manager)

@@ -8,7 +8,7 @@ import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { normalizeText } from '../text/normalizer'
 import { type ByOptions, requireManager } from './call-options'
 import { type EntityColumns, entityColumns, entityTextOf, readyText } from './entity-text'
-import { findRows, lookedUp } from './look-up'
+import { findRows, rowToFind } from './look-up'
 import { ensureNamesReady, requestedNames, requiredName, takenNames } from './names'
 import { rowValues } from './row-values'
 import { type RowId, rowKey } from './update-or-fail'
@@ -165,7 +165,7 @@ function soughtText(
   values: ObjectLiteral,
 ): Sought {
   const entityText = entityTextOf(manager, entity, property)
-  lookedUp('withFreeText()', entityText, values)
+  rowToFind('withFreeText()', entityText, values)
   const [part] = entityText.declaration.text as readonly [Declaration['text'][number]]
   const rowOf = (text: unknown): ReturnType<typeof rowValues> => rowValues(entityText, { ...values, [property]: text })
   const text = values[property] as string

@@ -146,7 +146,7 @@ export async function findOneByText<
   const entityText = entityTextOf(manager, entity, options.by)
   if (options.withDeleted) requireDeleteDate(entityText, 'withDeleted')
   const load = relationsToLoad(entityText, options)
-  const row = lookedUp('findOneByText()', entityText, values)
+  const row = rowToFind('findOneByText()', entityText, values)
   if (!row) return null
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
@@ -183,11 +183,13 @@ export async function foundRow(
 }
 
 /**
+ * Returns the parameters of a look-up.
+ *
  * @param call the operation's name in an error
  * @returns undefined for a text that no row can hold
  * @throws DeclarationError for a property that is neither text nor scope
  */
-export function lookedUp(call: string, entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
+export function rowToFind(call: string, entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
   requireObject(entityText, values)
   const { metadata, declaration } = entityText
   const { text, scope, name } = declaration
