@@ -3,13 +3,14 @@ import { allOrNothing, requireCurrentSnapshot, type Step } from '../connection/t
 import { parameterOptions } from '../connection/wire'
 import type { Session } from '../connection/session'
 import { type TakenText, TextTakenError } from '../errors'
+import { declaringMetadata } from '../registry/names'
 import { type ColumnMetadata, rootOf, tableDeclarations, tableNumbers } from '../registry/registry'
 import { forgetIfChanged, knownReady } from '../schema/readiness'
 import type { UnusualIndex } from '../sql/catalog'
 import type { WireRow } from '../sql/find'
 import { holderKeyStatement, standingKeyStatement } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { takenKeysStatement, takenStatement, type WantedRow } from '../sql/taken'
+import { takenKeysStatement, takenStatement, type TakenRow } from '../sql/taken'
 import { hashOfTexts, isLive } from '../sql/text-table'
 import { parameterText } from '../sql/types'
 import { asQueryFailedError } from '../typeorm/explain-errors'
@@ -366,11 +367,11 @@ function takenParameters(group: readonly RequestedText[]): (string | boolean | n
   ]
 }
 
-function takenText({ entityText, row }: RequestedText, { holder, deleted }: WantedRow): TakenText {
-  const { name, metadata, target } = entityText.declaration
-  // In single table inheritance, the entity is the class that declares the text. The holder may be of another class.
-  const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
-  return { entity: declaring.name, property: name, row, ...takenBy(entityText.metadata, holder, deleted) }
+function takenText({ entityText, row }: RequestedText, { holder, deleted }: TakenRow): TakenText {
+  const { declaration, metadata } = entityText
+  // The holder may be of another class than the one that declares the text.
+  const entity = declaringMetadata(declaration).name
+  return { entity, property: declaration.name, row, ...takenBy(metadata, holder, deleted) }
 }
 
 /** Returns the holder: a stored row, by its primary key, or else an earlier row of the call. */

@@ -13,8 +13,8 @@ import {
   tableNames,
 } from './registry'
 
-/** Returns the class that declares the name, which matters in single table inheritance. */
-export const declaringMetadata = ({ metadata, target }: NameDeclaration): EntityMetadata =>
+/** Returns the class that declares the name or text, which matters in single table inheritance. */
+export const declaringMetadata = ({ metadata, target }: Pick<NameDeclaration, 'metadata' | 'target'>): EntityMetadata =>
   metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
 
 /** The declaration of the name that the holder has. Undefined if another DataSource has that entity. */

@@ -33,7 +33,7 @@ const equalAs = (type: string | undefined, left: string, right: string): string 
   type !== undefined && OF_EXTENSION.test(type) ? `${left} = ${right}` : equal(left, right)
 
 /** One row of the call, and the holder of its text. */
-export interface WantedRow {
+export interface TakenRow {
   /** 0-based position of the wanted text, and of the row among its rows. */
   readonly wanted: number
   readonly index: number
@@ -52,7 +52,7 @@ export interface WantedRow {
  * these follow: an array of booleans for each of these columns (the change sets it), an array of texts for each primary
  * column, and, if a deleted row frees its text, an array of booleans (the row will be live; NULL if unchanged).
  */
-export function takenStatement(wanted: readonly WantedText[]): Statement<WantedRow> {
+export function takenStatement(wanted: readonly WantedText[]): Statement<TakenRow> {
   const parameters = wanted.map(({ table, primary, standing }) => {
     const key = keyNames(table).length
     return standing ? 2 * key + primary.length + Number(table.deleted !== undefined) : key
