@@ -10,6 +10,7 @@ import {
   callerOf,
   type CountByTextOptions,
   type DeleteByTextOptions,
+  type FoundOptions,
   type GivenValues,
   type Naming,
   requireArray,
@@ -164,7 +165,7 @@ export async function deleteByText<
 function textOf<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  { by, withDeleted }: DeleteByTextOptions<Entity>,
+  { by, withDeleted }: FoundOptions<Entity>,
 ): EntityText {
   const entityText = keyOnly(entityTextOf(manager, entity, by))
   if (withDeleted) requireDeleteDate(entityText, 'withDeleted')

@@ -126,14 +126,17 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
     | ((values: DeepPartial<Entity>, index: number) => DeepPartial<Entity> | Promise<DeepPartial<Entity>>)
 }
 
-/** Options of `deleteByText`. */
-export interface DeleteByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {
+/** Options for a row that is found by its text, and not created. */
+export interface FoundOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {
   /** Whether to find the row even if it is softly deleted. @default false, as in `find` */
   readonly withDeleted?: boolean
 }
 
-/** Options of `existsByText` and `countByText`. */
-export interface CountByTextOptions<Entity = ObjectLiteral> extends DeleteByTextOptions<Entity> {
+/** Options of `deleteByText`. */
+export interface DeleteByTextOptions<Entity = ObjectLiteral> extends FoundOptions<Entity> {}
+
+/** Options for the server from which rows are read. */
+interface ReplicaOptions {
   /**
    * Whether to read from a replica, if the DataSource has any (`replication`). A replica may lack the latest rows. A
    * manager with a connection of its own, as in a transaction, still reads from that connection.
@@ -143,8 +146,12 @@ export interface CountByTextOptions<Entity = ObjectLiteral> extends DeleteByText
   readonly replica?: boolean
 }
 
+/** Options of `existsByText` and `countByText`. */
+export interface CountByTextOptions<Entity = ObjectLiteral> extends FoundOptions<Entity>, ReplicaOptions {}
+
 /** Options of `findOneByText`. */
-export interface FindOneByTextOptions<Entity = ObjectLiteral> extends CountByTextOptions<Entity>, LoadOptions<Entity> {}
+export interface FindOneByTextOptions<Entity = ObjectLiteral>
+  extends FoundOptions<Entity>, ReplicaOptions, LoadOptions<Entity> {}
 
 /** A property, or a property of an embedded: `meta.size`. */
 type PropertyPath<Entity> = Extract<keyof Entity, string> | `${Extract<keyof Entity, string>}.${string}`
@@ -226,7 +233,8 @@ const LOAD: Rules<LoadOptions> = {
   relationLoadStrategy,
 }
 
-const COUNT: Rules<CountByTextOptions> = { ...BY, withDeleted: RULE.boolean, replica: RULE.boolean }
+const FOUND: Rules<FoundOptions> = { ...BY, withDeleted: RULE.boolean }
+const READ: Rules<CountByTextOptions> = { ...FOUND, replica: RULE.boolean }
 
 const NESTED_RULES: Rules<NestedOptions> = {
   relations: {
@@ -264,10 +272,10 @@ export const CALL_RULES: {
   hashOf: BY,
   findOrCreate: { ...BY, create, ...DELETED, ...NESTED_RULES },
   findOrCreateMany: { ...BY, create, ...DELETED, ...NESTED_RULES, ...PROGRESS },
-  findOneByText: { ...COUNT, ...LOAD },
-  existsByText: COUNT,
-  countByText: COUNT,
-  deleteByText: { ...BY, withDeleted: RULE.boolean },
+  findOneByText: { ...READ, ...LOAD },
+  existsByText: READ,
+  countByText: READ,
+  deleteByText: FOUND,
   upsertByText: {
     ...BY,
     update: {

@@ -6,7 +6,7 @@ import { checkOptions, NO_OPTIONS } from '../options'
 import type { StoredRow } from '../sql/find'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { type BatchRules, findQuery, groupBy, inBatches } from './batches'
-import { CALL_RULES, type FindOneByTextOptions, type GivenValues, type Naming } from './call-options'
+import { CALL_RULES, type FindOneByTextOptions, type FoundOptions, type GivenValues, type Naming } from './call-options'
 import { type CallCoalescer, coalescerOf } from './coalescer'
 import { type EntityText, type ReadyText, entityTextOf, readyText } from './entity-text'
 import { finish, hydrate, isEntityOfClass, relationsToLoad } from './hydrate'
@@ -108,11 +108,8 @@ export function isDeleted({ metadata, declaration, select }: EntityText, { creat
 }
 
 /** Returns whether `find` would return the row. */
-export const isSeen = (
-  entityText: EntityText,
-  row: StoredRow,
-  { withDeleted }: Pick<FindOneByTextOptions, 'withDeleted'>,
-): boolean => isEntityOfClass(entityText, row) && (withDeleted === true || !isDeleted(entityText, row))
+export const isSeen = (entityText: EntityText, row: StoredRow, { withDeleted }: FoundOptions): boolean =>
+  isEntityOfClass(entityText, row) && (withDeleted === true || !isDeleted(entityText, row))
 
 /**
  * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. A text that the
