@@ -6,8 +6,6 @@ import { parameterText } from '../sql/types'
 import { Attempts } from './attempts'
 import {
   CALL_RULES,
-  calledFrom,
-  callerOf,
   type CountByTextOptions,
   type DeleteByTextOptions,
   type FoundOptions,
@@ -15,6 +13,7 @@ import {
   type Naming,
   requireArray,
 } from './call-options'
+import { calledFrom, callerOf } from './caller'
 import { coalescerOf } from './coalescer'
 import { type EntityText, entityTextOf, keyOnly, readyText } from './entity-text'
 import { entitylessEvent } from './hydrate'

@@ -1,11 +1,5 @@
-import {
-  type DeepPartial,
-  type EntityManager,
-  type FindOptionsRelations,
-  type ObjectLiteral,
-  QueryFailedError,
-} from 'typeorm'
-import { DeclarationError, UniqueTextError } from '../errors'
+import type { DeepPartial, EntityManager, FindOptionsRelations, ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
 import { isManager, kindOf, oneOf, RULE, type Rule, type Rules } from '../options'
 
 /** Options of every operation. */
@@ -361,77 +355,4 @@ export function requireEntries(entries: readonly unknown[], length: number): voi
     `Expected a list of ${length === 2 ? '[entity, values]' : '[entity, id, changes]'}, got ` +
       `${entries.length === 0 ? 'an empty array' : `an array with ${kindOf(entries[wrong])}`}.`,
   )
-}
-
-/** The place where an operation was called. */
-export interface Caller {
-  readonly stack?: string
-}
-
-/**
- * Captures the caller's stack, before the operation awaits anything. Node.js keeps ten frames of a stack, and an
- * operation that runs through many functions would leave none for the caller.
- *
- * @param operation the function that was called
- */
-export function callerOf(operation: Function): Caller {
-  const caller: Caller = {}
-  Error.captureStackTrace(caller, operation)
-  return caller
-}
-
-/**
- * Adds the caller's lines below our own to the stack of every error that the operation throws or returns in a result.
- * An error of the user's own functions stays unchanged.
- */
-export const calledFrom = <Result>(caller: Caller, work: Promise<Result>): Promise<Result> =>
-  work.then(
-    (result) => {
-      for (const one of Array.isArray(result) ? (result as { readonly error?: unknown }[]) : []) {
-        if (one.error !== undefined) addCaller(one.error, caller)
-      }
-      return result
-    },
-    (error: unknown) => {
-      addCaller(error, caller)
-      throw error
-    },
-  )
-
-function addCaller(error: unknown, { stack = '' }: Caller): void {
-  if (!(error instanceof UniqueTextError || error instanceof QueryFailedError)) return
-  const lines = stack.slice(stack.search(/^ {4}at /m))
-  // Several rows may have one error.
-  if (lines === '' || error.stack === undefined || error.stack.endsWith(lines)) return
-  Object.defineProperty(error, 'stack', { value: `${error.stack}\n${lines}`, configurable: true, writable: true })
-}
-
-/** Reports the progress of a call to the caller, and lets the caller end it between two batches. */
-export class Progress {
-  private done = 0
-  private created = 0
-  private rejected = 0
-
-  constructor(private readonly options: ProgressOptions = {}) {}
-
-  /** @throws the signal's reason, once it is aborted */
-  check(): void {
-    this.options.signal?.throwIfAborted()
-  }
-
-  /** Counts the result of inputs. Of equal texts, only the first can be created. */
-  count(result: { readonly created: boolean } | { readonly error: unknown }, inputs: number): void {
-    this.done += inputs
-    if ('error' in result) this.rejected += inputs
-    else if (result.created) this.created += 1
-  }
-
-  get counts(): FindOrCreateProgress {
-    const { done, created, rejected } = this
-    return { done, created, rejected }
-  }
-
-  report(): void {
-    this.options.onProgress?.(this.counts)
-  }
 }

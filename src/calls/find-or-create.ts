@@ -5,8 +5,6 @@ import { checkOptions, NO_OPTIONS } from '../options'
 import type { StoredRow } from '../sql/find'
 import {
   CALL_RULES,
-  calledFrom,
-  callerOf,
   type DeletedOption,
   type FindOrCreateManyOptions,
   type FindOrCreateOptions,
@@ -15,6 +13,7 @@ import {
   type Naming,
   requireArray,
 } from './call-options'
+import { calledFrom, callerOf } from './caller'
 import { type Arrival, coalescerOf } from './coalescer'
 import { type EntityText, entityTextOf, readyText, requireChanged } from './entity-text'
 import { findOrCreateNested, findOrCreateOneNested, nestedCall } from './graph'

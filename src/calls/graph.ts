@@ -11,7 +11,6 @@ import {
   type DeletedOptions,
   type LoadOptions,
   namesFindOrCreate,
-  Progress,
   type ProgressOptions,
 } from './call-options'
 import type { EntityText } from './entity-text'
@@ -34,7 +33,7 @@ import {
   setOwners,
 } from './graph-plan'
 import { afterLoad, finish, relationsToLoad } from './hydrate'
-import { type FindOrCreateManyResult, isRowsDoing, PreparedMany } from './many'
+import { type FindOrCreateManyResult, isRowsDoing, PreparedMany, Progress } from './many'
 import type { FindOrCreateResult } from './one-row'
 import {
   givenIn,

@@ -27,7 +27,7 @@ import {
   type Repeat,
   scopeOrder,
 } from './batches'
-import { type DeletedOption, Progress, type ProgressOptions } from './call-options'
+import type { DeletedOption, FindOrCreateProgress, ProgressOptions } from './call-options'
 import { type EntityText, keyOnly, onTable, type ReadyText, readyText } from './entity-text'
 import { finish, hydrate, listensTo, listensToLoad, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { type FindOrCreateResult, findOrCreateRow, isHeard, upsertRow } from './one-row'
@@ -315,6 +315,36 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       }
     }
     return [...given.values()]
+  }
+}
+
+/** Reports the progress of a call to the caller, and lets the caller end it between two batches. */
+export class Progress {
+  private done = 0
+  private created = 0
+  private rejected = 0
+
+  constructor(private readonly options: ProgressOptions = {}) {}
+
+  /** @throws the signal's reason, once it is aborted */
+  check(): void {
+    this.options.signal?.throwIfAborted()
+  }
+
+  /** Counts the result of inputs. Of equal texts, only the first can be created. */
+  count(result: { readonly created: boolean } | { readonly error: unknown }, inputs: number): void {
+    this.done += inputs
+    if ('error' in result) this.rejected += inputs
+    else if (result.created) this.created += 1
+  }
+
+  get counts(): FindOrCreateProgress {
+    const { done, created, rejected } = this
+    return { done, created, rejected }
+  }
+
+  report(): void {
+    this.options.onProgress?.(this.counts)
   }
 }
 

@@ -6,7 +6,8 @@ import { dataSourceOf } from '../registry/registry'
 import { watched, watchers } from './watch'
 import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { Attempts, MAX_DANGLING } from './attempts'
-import { calledFrom, callerOf, requireManager } from './call-options'
+import { requireManager } from './call-options'
+import { calledFrom, callerOf } from './caller'
 import {
   type Begun,
   firstsOf,

@@ -4,7 +4,7 @@ import type { EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 
 import { UniqueTextError } from '../errors'
 import { dataSourceOf, declarationsOf, namesOfEntity, tableNumbers } from '../registry/registry'
 import { serverError } from '../sql/sqlstate'
-import { calledFrom, callerOf } from './call-options'
+import { calledFrom, callerOf } from './caller'
 import { hashNumberOf } from './hydrate'
 
 /**

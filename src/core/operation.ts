@@ -3,7 +3,8 @@ import { asOne, type JoinedWork, transact } from '../connection/transactions'
 import { openSession } from '../connection/open-session'
 import { UnsupportedDatabaseError } from '../errors'
 import { Attempts } from '../calls/attempts'
-import { calledFrom, callerOf, requireManager } from '../calls/call-options'
+import { requireManager } from '../calls/call-options'
+import { calledFrom, callerOf } from '../calls/caller'
 import { ensureNamesReady, type HolderEntity } from '../calls/names'
 import {
   dataSourceOf,
