@@ -236,7 +236,14 @@ export const uniqueTextMethods: UniqueTextMethods = {
   async deleteByText(values, options) {
     return await deleteByText(this.manager, this.target, values, options)
   },
-  upsertByText: upsert,
+  // The argument determines which overload it is.
+  async upsertByText<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    rows: DeepPartial<Entity> & readonly DeepPartial<Entity>[],
+    options?: UpsertByTextOptions<Entity>,
+  ): Promise<never> {
+    return (await upsertByText<Entity>(this.manager, this.target, rows, options)) as never
+  },
   async insertOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     values: Writable<Entity> | readonly Writable<Entity>[],
@@ -246,13 +253,4 @@ export const uniqueTextMethods: UniqueTextMethods = {
   async updateOrFail(id, changes) {
     return await updateOrFail(this.manager, this.target, id, changes)
   },
-}
-
-/** Implements both overloads. The argument determines which one it is. */
-async function upsert<Entity extends ObjectLiteral>(
-  this: Repository<Entity>,
-  rows: DeepPartial<Entity> & readonly DeepPartial<Entity>[],
-  options?: UpsertByTextOptions<Entity>,
-): Promise<never> {
-  return (await upsertByText<Entity>(this.manager, this.target, rows, options)) as never
 }
