@@ -435,8 +435,11 @@ function poolOf({ driver }: DataSource): PgPool | undefined {
 const MAX_NAMES = 200
 /** How many names are closed together when there are too many, least recently used first. They take one round trip. */
 const EVICTED_NAMES = 50
-/** A plan fits the size that the table had when it was made. A new plan costs about a millisecond. */
-const MAX_USES = 1_000
+/**
+ * How often a name is taken. A plan fits the size that the table had when it was made. A new plan costs about a
+ * millisecond. Only tests set other values.
+ */
+export const planLife = { uses: 1_000 }
 const MAX_AGE_MILLISECONDS = 60_000
 /** The losses of prepared statements after which we assume that a pooler gives statements to other sessions. */
 const MAX_LOSSES = 3
@@ -485,7 +488,7 @@ export class PreparedNames {
   take(statement: string, now: number): PreparedName | undefined {
     if (this.losses >= MAX_LOSSES && now - this.lostAt < PAUSE_MILLISECONDS) return undefined
     const known = this.kept.get(statement)
-    const isFresh = known && known.uses < MAX_USES && now - known.since < MAX_AGE_MILLISECONDS
+    const isFresh = known && known.uses < planLife.uses && now - known.since < MAX_AGE_MILLISECONDS
     const kept = isFresh ? known : this.replace(statement, now)
     kept.uses += 1
     if (kept === this.last) return kept
