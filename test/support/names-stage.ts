@@ -104,11 +104,14 @@ function shown(outcome: Outcome | 'waits'): string {
   return String(outcome.count ?? 'ok')
 }
 
-/** What the steps were to give at a level, in the words of `playSteps`. */
-export const expectedAt = (steps: readonly NameStep[], level: Level): string[] =>
-  steps.map(([name, sql, expected]) => `${name}: ${sql}: ${String(at(expected, level))}`)
+/** What an interleaving was to give at a level, in the words of `playSteps`. */
+export const expectedNames = ({ steps, names }: NameInterleaving, level: Level): PlayedNames => ({
+  transcript: steps.map(([name, sql, expected]) => `${name}: ${sql}: ${String(at(expected, level))}`),
+  names: at(names, level),
+  violations: [],
+})
 
-export const at = <T extends Expected>(value: T | PerLevel<T>, level: Level): T =>
+const at = <T extends Expected>(value: T | PerLevel<T>, level: Level): T =>
   typeof value === 'object'
     ? value[level === 'READ COMMITTED' ? 'rc' : level === 'REPEATABLE READ' ? 'rr' : 'ser']
     : value

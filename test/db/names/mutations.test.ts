@@ -1,29 +1,11 @@
 import { expect, test } from 'vitest'
 import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
-import { at, expectedAt, type NamesSetting, useNamesStage } from '../../support/names-stage'
-import { LEVELS } from '../../support/sessions'
+import { expectedNames, useNamesStage } from '../../support/names-stage'
 import { interleavings, sequences } from './interleavings'
 import { nameMutations } from './mutations'
 
-const db = useDatabase()
-const stage = useNamesStage(db)
-
-/** The first that is not as it should be; the rules first, which take no waiting. */
-async function firstFound(setting: NamesSetting): Promise<string | undefined> {
-  for (const level of LEVELS) {
-    for (const interleaving of [...sequences, ...interleavings]) {
-      const played = await stage.play(interleaving, level, setting).catch(refused)
-      const expected = {
-        transcript: expectedAt(interleaving.steps, level),
-        names: at(interleaving.names, level),
-        violations: [],
-      }
-      if (JSON.stringify(played) !== JSON.stringify(expected)) return `${interleaving.name}, at ${level}`
-    }
-  }
-  return undefined
-}
+const stage = useNamesStage(useDatabase())
 
 /** A mutation that is no SQL, or does not fit, is none. */
 function refused(error: unknown): string {
@@ -32,11 +14,9 @@ function refused(error: unknown): string {
   return code
 }
 
-test('nothing is found where nothing is taken out', async () => {
-  expect(await firstFound({ name: 'whole' })).toBeUndefined()
-})
-
-test.each(nameMutations)('found: $name', async ({ name, triggers }) => {
-  const found = await firstFound({ name, triggers })
-  expect(found).toBeDefined()
+test.each(nameMutations)('found: $name', async ({ name, triggers, found, level }) => {
+  const interleaving = [...sequences, ...interleavings].find((one) => one.name === found)
+  if (!interleaving) throw new TypeError(`There is no interleaving "${found}".`)
+  const played = await stage.play(interleaving, level, { name, triggers }).catch(refused)
+  expect(played).not.toEqual(expectedNames(interleaving, level))
 })

@@ -1,148 +1,210 @@
 import type { HolderTable } from '../../../src/sql/names'
 import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { type Change, mutate } from '../../support/mutate'
+import type { Level } from '../../support/sessions'
 
 /** Triggers with one part taken out, to show that the tests would miss it. */
 export interface NameMutation {
   readonly name: string
   readonly triggers: (holder: HolderTable) => readonly string[]
+  /** The interleaving that must come out otherwise, or a sequence: the rules alone, which take no waiting. */
+  readonly found: string
+  readonly level: Level
 }
 
-const mutation = (name: string, ...changes: readonly Change[]): NameMutation => ({
-  name,
-  triggers: (holder) => mutate(name, nameTriggersOf(holder).create, changes),
-})
+/** An interleaving, at READ COMMITTED where no level is given. */
+type Finder = string | readonly [interleaving: string, level: Level]
+
+function mutation(name: string, finder: Finder, ...changes: readonly Change[]): NameMutation {
+  const [found, level] = typeof finder === 'string' ? ([finder, 'READ COMMITTED'] as const) : finder
+  return { name, found, level, triggers: (holder) => mutate(name, nameTriggersOf(holder).create, changes) }
+}
 
 const on =
   (table: string) =>
-  (name: string, ...changes: readonly Change[]): NameMutation => ({
-    name,
-    triggers: (holder) =>
-      holder.table === table ? mutation(name, ...changes).triggers(holder) : nameTriggersOf(holder).create,
-  })
+  (...given: Parameters<typeof mutation>): NameMutation => {
+    const made = mutation(...given)
+    return {
+      ...made,
+      triggers: (holder) => (holder.table === table ? made.triggers(holder) : nameTriggersOf(holder).create),
+    }
+  }
 
 /** Of one table only, so that two tables differ. */
 const onOrgs = on('orgs')
 /** The table with two names. */
 const onUsers = on('users')
 
-const without = (event: string): NameMutation =>
-  mutation(`no trigger after ${event}`, [new RegExp(`^CREATE TRIGGER [^]*AFTER ${event.toUpperCase()}[^]*$`), 'SELECT'])
+const without = (event: string, finder: Finder): NameMutation =>
+  mutation(`no trigger after ${event}`, finder, [
+    new RegExp(`^CREATE TRIGGER [^]*AFTER ${event.toUpperCase()}[^]*$`),
+    'SELECT',
+  ])
 
 const FREE = /n\."state" OPERATOR\(pg_catalog\.<>\) 'held'\s+AND \(/g
 const ABANDONED = `n.holder = 'users' AND NOT EXISTS (
   SELECT FROM users AS t WHERE t.id = (n.holder_key ->> 0)::integer AND t.handle = n.text) OR n.state <> 'held' AND (`
 
 export const nameMutations: readonly NameMutation[] = [
-  ...['insert', 'update', 'delete', 'truncate'].map(without),
-  onOrgs('claims are taken in another order', [
-    /ORDER BY c\.namespace, c\.hash\n/,
-    'ORDER BY c.namespace DESC, c.hash DESC\n',
-  ]),
-  mutation('what is given up is not locked in the pass', [
-    'WHERE c.former_id IS NOT NULL\n    ), passed',
-    'WHERE false\n    ), passed',
-  ]),
-  mutation('one row locks its names in another order', [
-    'one.hash OPERATOR(pg_catalog.<) one.former_hash',
-    'one.hash > one.former_hash',
-  ]),
-  mutation('rows of a statement lock one after the other', [
-    'NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone',
-    'true AS is_alone',
-  ]),
-  mutation('a name in a chain is given up without a lock of the anchor', [
+  without('insert', 'a taken name is refused'),
+  without('update', 'a taken name is refused'),
+  without('delete', 'a delete takes all names'),
+  without('truncate', 'TRUNCATE takes all names'),
+  onOrgs(
+    'claims are taken in another order',
+    'bulk writes over two tables in opposite order: one waits for the other, and neither for ever',
+    [/ORDER BY c\.namespace, c\.hash\n/, 'ORDER BY c.namespace DESC, c.hash DESC\n'],
+  ),
+  mutation(
+    'what is given up is not locked in the pass',
+    'a bulk rename against one that takes the names it gives up, in opposite order',
+    ['WHERE c.former_id IS NOT NULL\n    ), passed', 'WHERE false\n    ), passed'],
+  ),
+  mutation(
+    'one row locks its names in another order',
+    'a rename locks what it gives up before what it takes, where that is the order',
+    ['one.hash OPERATOR(pg_catalog.<) one.former_hash', 'one.hash > one.former_hash'],
+  ),
+  mutation(
+    'rows of a statement lock one after the other',
+    'a bulk rename against one that takes the names it gives up, in opposite order',
+    ['NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone', 'true AS is_alone'],
+  ),
+  mutation('a name in a chain is given up without a lock of the anchor', 'a rename out of a chain locks its anchor', [
     ' AND one.former_number OPERATOR(pg_catalog.=) 0',
     '',
   ]),
-  onUsers('one name of a row is changed for all of them', [
+  onUsers('one name of a row is changed for all of them', 'columns of a row change at once', [
     'pg_catalog.count(*) OVER () OPERATOR(pg_catalog.=) 1 AND ',
     '',
   ]),
-  mutation('what one row did not get is not looked at', [
+  mutation('what one row did not get is not looked at', 'a former name of equal hash stays', [
     /IF done OPERATOR\(pg_catalog\.=\) 1 THEN(?=\s+RETURN)/,
     'IF true THEN',
   ]),
-  mutation('what one row gives up stays', [/n\."id" OPERATOR\(pg_catalog\.=\) one\.former_id/g, 'false']),
-  mutation('a delete locks in the order of its rows', [
-    'pg_catalog.cardinality(gone) OPERATOR(pg_catalog.>) 1',
+  mutation('what one row gives up stays', 'a former name of equal hash stays', [
+    /n\."id" OPERATOR\(pg_catalog\.=\) one\.former_id/g,
     'false',
   ]),
-  mutation('what the pass did not take is not looked at', [
+  mutation(
+    'a delete locks in the order of its rows',
+    'a bulk delete against one that takes its names, in opposite order',
+    ['pg_catalog.cardinality(gone) OPERATOR(pg_catalog.>) 1', 'false'],
+  ),
+  mutation('what the pass did not take is not looked at', 'a taken name is refused', [
     'IF done OPERATOR(pg_catalog.<) given THEN',
     'IF false THEN',
   ]),
-  mutation('what is in the way is not locked', [/FOR NO KEY UPDATE;(?=\s+IF found_id)/, ';']),
-  mutation('what is in the way is locked against its removal only', [
+  mutation('what is in the way is not locked', 'a delete of a name in a chain against a claim of it', [
     /FOR NO KEY UPDATE;(?=\s+IF found_id)/,
-    'FOR KEY SHARE;',
+    ';',
   ]),
-  mutation('names that go along with a key are not locked', ['FOR NO KEY UPDATE OF n', '']),
-  mutation('names that go along with a key are locked against their removal only', [
-    'FOR NO KEY UPDATE OF n',
-    'FOR KEY SHARE OF n',
-  ]),
-  mutation('names that go along with keys are locked in the order of the rows', [
-    /ORDER BY n\."namespace", n\."text_hash"(?=\s+FOR NO KEY UPDATE OF n)/,
-    '',
-  ]),
-  mutation('a delete takes the one name that another row has by now', [
-    /OR n\."holder" OPERATOR\(pg_catalog\.=\) '\w+'\s+AND n\."holder_key" OPERATOR\(pg_catalog\.=\) keys\[1\]/,
-    'OR true',
-  ]),
-  mutation('a name that its row has no more is not taken', [
+  mutation(
+    'what is in the way is locked against its removal only',
+    'a claim of a name in a chain waits for the key that its row gets',
+    [/FOR NO KEY UPDATE;(?=\s+IF found_id)/, 'FOR KEY SHARE;'],
+  ),
+  mutation(
+    'names that go along with a key are not locked',
+    'a key that changes against one that takes a former name of its row which has ended',
+    ['FOR NO KEY UPDATE OF n', ''],
+  ),
+  mutation(
+    'names that go along with a key are locked against their removal only',
+    'a key that changes against one that takes a former name of its row which has ended',
+    ['FOR NO KEY UPDATE OF n', 'FOR KEY SHARE OF n'],
+  ),
+  mutation(
+    'names that go along with keys are locked in the order of the rows',
+    'keys that change lock all names in one order, and not row by row',
+    [/ORDER BY n\."namespace", n\."text_hash"(?=\s+FOR NO KEY UPDATE OF n)/, ''],
+  ),
+  mutation(
+    'a delete takes the one name that another row has by now',
+    'a delete of a row with one former name, which has ended, against one that takes it',
+    [
+      /OR n\."holder" OPERATOR\(pg_catalog\.=\) '\w+'\s+AND n\."holder_key" OPERATOR\(pg_catalog\.=\) keys\[1\]/,
+      'OR true',
+    ],
+  ),
+  mutation('a name that its row has no more is not taken', 'rows exchange their names', [
     /OR n\."state" OPERATOR\(pg_catalog\.=\) 'held'\s+AND/,
     'OR false AND',
   ]),
-  mutation('whether its row has a name is told by an old snapshot', [FREE, ABANDONED]),
-  mutation('held names are taken from rows that have them', [
+  mutation('whether its row has a name is told by an old snapshot', 'NULL gives up a name', [FREE, ABANDONED]),
+  mutation('held names are taken from rows that have them', 'a taken name is refused', [
     /('held'\s+AND n\."holder" OPERATOR\(pg_catalog\.=\) '\w+') AND NOT EXISTS \(/,
     '$1 OR false AND NOT EXISTS (',
   ]),
   mutation(
     'a former name is not taken back',
+    'own former names are taken back',
     [
       /OR n\."holder" OPERATOR\(pg_catalog\.=\) '\w+'\s+AND n\."holder_key" OPERATOR\(pg_catalog\.=\) EXCLUDED\."holder_key"/g,
       '',
     ],
     [/OR n\."holder" OPERATOR\(pg_catalog\.=\) '\w+'\s+AND n\."holder_key" OPERATOR\(pg_catalog\.=\) one\.key/, ''],
   ),
-  mutation('a reservation never ends', [/n\."until" OPERATOR\(pg_catalog\.<=\) [^\n]+/g, 'false']),
-  mutation('the text is not compared where hashes are equal', [
+  mutation('a reservation never ends', 'what has ended is free', [
+    /n\."until" OPERATOR\(pg_catalog\.<=\) [^\n]+/g,
+    'false',
+  ]),
+  mutation('the text is not compared where hashes are equal', 'NULL gives up a name', [
     /n\."text" COLLATE pg_catalog\."C" OPERATOR\(pg_catalog\.=\) EXCLUDED\."text" COLLATE pg_catalog\."C"/g,
     'true',
   ]),
-  mutation('names that are given up stay', ['IF freed IS NOT NULL THEN', 'IF false THEN']),
-  mutation('what another row took is released all the same', [
+  mutation('names that are given up stay', 'a taken name is refused', ['IF freed IS NOT NULL THEN', 'IF false THEN']),
+  mutation('what another row took is released all the same', 'columns of a row exchange their names', [
     'taken := pg_catalog.array_append(taken, found_id);',
     '',
   ]),
-  mutation('texts of equal hash come twice to one place', [/SELECT DISTINCT ON \([^)]+\)/, 'SELECT']),
-  mutation('a delete leaves former names', [
+  mutation('texts of equal hash come twice to one place', 'texts of equal hash in one statement', [
+    /SELECT DISTINCT ON \([^)]+\)/,
+    'SELECT',
+  ]),
+  mutation('a delete leaves former names', 'a delete takes all names', [
     /n\."holder" OPERATOR\(pg_catalog\.=\) ('\w+')(?=\s+AND NOT EXISTS)/g,
     `n."holder" = $1 AND n."state" = 'held'`,
   ]),
-  mutation('a delete takes what another row has by now', [
-    /n\."holder" OPERATOR\(pg_catalog\.=\) '\w+'\s+AND n\."holder_key" OPERATOR\(pg_catalog\.=\) (?:u\.key|keys\[1\])/g,
-    'true',
-  ]),
-  mutation('an old row with the key of a new one is taken for it', [/age\(t\.xmin\) LIMIT/g, 'age(t.xmin) DESC LIMIT']),
-  mutation('what an old snapshot shows as held is taken for held', ['FOR KEY SHARE', '']),
-  mutation('names do not go along with a key', [
+  mutation(
+    'a delete takes what another row has by now',
+    'a delete against one that takes a former name which has ended',
+    [
+      /n\."holder" OPERATOR\(pg_catalog\.=\) '\w+'\s+AND n\."holder_key" OPERATOR\(pg_catalog\.=\) (?:u\.key|keys\[1\])/g,
+      'true',
+    ],
+  ),
+  mutation(
+    'an old row with the key of a new one is taken for it',
+    ['a key that is free again, while an old snapshot shows the row that had it', 'REPEATABLE READ'],
+    [/age\(t\.xmin\) LIMIT/g, 'age(t.xmin) DESC LIMIT'],
+  ),
+  mutation(
+    'what an old snapshot shows as held is taken for held',
+    [
+      'a name of a row that is gone, which an old snapshot shows, is not taken for that of the new row with its key',
+      'REPEATABLE READ',
+    ],
+    ['FOR KEY SHARE', ''],
+  ),
+  mutation('names do not go along with a key', 'keys move up by one, and names go along once', [
     /IF \(\(OLD[^;]+?\s+OR EXISTS \(SELECT FROM new_rows OFFSET 1\)\) AND/,
     'IF false AND',
   ]),
-  mutation('a delete does not look whether the row is back', [
+  mutation('a delete does not look whether the row is back', 'a trigger puts a row back', [
     /AND NOT EXISTS \((?=\s+SELECT FROM ONLY "\w+" AS t\s+CROSS JOIN LATERAL [^;]+? AS v \(namespace, property, text\)\s+WHERE t\."id" OPERATOR\(pg_catalog\.=\) r\."id")/,
     'AND NOT EXISTS (SELECT WHERE false) OR EXISTS (',
   ]),
-  mutation('names go along with a key for each row', [
+  mutation('names go along with a key for each row', 'keys move up by one, and names go along once', [
     / AND NOT EXISTS \(\s+SELECT FROM ONLY "(users|orgs)" AS t WHERE t\."id" OPERATOR\(pg_catalog\.=\) OLD\."id"\s+\)/,
     '',
   ]),
-  mutation('rows are taken for what the statement made them', [
+  mutation('rows are taken for what the statement made them', 'a trigger changes the row once more', [
     /SELECT (?:t\."\w+"(?:, )?)+\s+FROM ONLY "\w+" AS t WHERE t\."id" OPERATOR\(pg_catalog\.=\) r\."id"\s+ORDER BY pg_catalog\.age\(t\.xmin\) LIMIT 1/g,
     'SELECT r.*',
   ]),
-  mutation('TRUNCATE is allowed where a snapshot is old', [`OPERATOR(pg_catalog.!~~) 'read %'`, `LIKE 'no'`]),
+  mutation('TRUNCATE is allowed where a snapshot is old', 'TRUNCATE is refused where a snapshot is old', [
+    `OPERATOR(pg_catalog.!~~) 'read %'`,
+    `LIKE 'no'`,
+  ]),
 ]
