@@ -31,9 +31,8 @@ import type { TriggerNote } from '../sql/trigger-set'
 import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
 import { claimAllNames, releaseAllNames } from '../triggers/names'
-import { notedHolder } from '../triggers/plan'
 import { refuseUnnormalized } from '../triggers/rows'
-import { namesGuard, nameTriggersOf } from './sql/triggers'
+import { namesGuard, nameTriggersOf, notedHolder, removedNames } from './sql/triggers'
 
 /** The treatment of a name when its holder takes another one. */
 export type FormerOption =
@@ -108,6 +107,9 @@ export function uniqueNameSchema<T>(
 ): EntitySchemaOptions<T> {
   return declareInSchema(UNIQUE_NAME, schema, names)
 }
+
+// A DataSource that declares no names may have to remove those of earlier declarations.
+registry.removals.set('names', removedNames)
 
 const UNIQUE_NAME: PropertyDeclaration<UniqueNameOptions> = {
   decorator: '@UniqueName',

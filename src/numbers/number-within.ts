@@ -18,6 +18,7 @@ import {
 import { registerTriggers } from '../schema/table'
 import type { Change, FilledColumn } from '../sql/alter'
 import { fitName, plainName } from '../sql/identifier'
+import type { RemovedFrom, RemovedRows, TriggerNote } from '../sql/trigger-set'
 import {
   asNumberNote,
   dropScopes,
@@ -119,6 +120,9 @@ export function numberWithinSchema<T>(
 interface RawNumber extends Required<Omit<NumberWithinOptions, 'name'>> {
   readonly property: string
 }
+
+// A DataSource that declares no numbers may have to remove those of earlier declarations.
+registry.removals.set('numbers', removedNumbers)
 
 const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
   decorator: '@NumberWithin',
@@ -261,6 +265,18 @@ function numberedRows(numbered: Numbered): RowsChange {
     },
   }
   return rows
+}
+
+/** Removes the number with its column. A revert numbers the rows anew, in key order. */
+function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFrom): RemovedRows {
+  const had = asNumberNote(note)
+  if (!had) return {}
+  const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }
+  return {
+    change: { up: [dropScopes(rows)], down: [makeScopes(rows)] },
+    filled: [{ name: had.number, type: had.type, nullable: false }],
+    fill: [numberRows({ table: rows, primary })],
+  }
 }
 
 /**

@@ -14,7 +14,7 @@ import type { LookupIndex, UnusualIndex } from '../sql/catalog'
 import type { FormerPolicy } from '../sql/names'
 import type { NumberTable } from '../sql/numbers'
 import type { TextTable } from '../sql/text-table'
-import type { RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
+import type { RemovedFrom, RemovedRows, TriggerKind, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import type { ColumnTypes } from '../sql/types'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
@@ -151,6 +151,8 @@ export const NO_ROLLBACKS: Rollbacks = { ofTransactions: 0, toSavepoints: 0 }
 interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
+  /** The changes of rows if a set is no longer declared. Each feature adds that of its kind when it is imported. */
+  readonly removals: Map<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>
   readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
   readonly numbers: WeakMap<EntityMetadata, readonly NumberDeclaration[]>
   /** The entity that stores the names of a DataSource. */
@@ -174,6 +176,7 @@ const holder = globalThis as { [KEY]?: Registry }
 export const registry: Registry = (holder[KEY] ??= {
   declarations: new WeakMap(),
   triggers: new WeakMap(),
+  removals: new Map(),
   names: new WeakMap(),
   numbers: new WeakMap(),
   namesEntity: new WeakMap(),

@@ -1,6 +1,7 @@
 import { type EntityMetadata, TableColumn } from 'typeorm'
+import { DeclarationError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { type Declaration, type RowsChange, tableNames, type TriggerWork } from '../registry/registry'
+import { type Declaration, registry, type RowsChange, tableNames, type TriggerWork } from '../registry/registry'
 import {
   addCheck,
   addColumn,
@@ -17,18 +18,10 @@ import {
 import type { InstalledTriggers } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { type TextRows, textRules, type TextTable } from '../sql/text-table'
-import type { RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
+import type { RemovedFrom, RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
-import {
-  hasNamesakes,
-  installedFunction,
-  isSameNote,
-  LACKS_TRIGGER,
-  notesOf,
-  removedRows,
-  tableDifference,
-} from '../triggers/plan'
+import { hasNamesakes, installedFunction, isSameNote, LACKS_TRIGGER, notesOf, tableDifference } from '../triggers/plan'
 import {
   adoptInstead,
   rebuildRows,
@@ -77,11 +70,19 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   })
   return {
     changes,
-    removed: [
-      ...gone.flatMap((note) => removedRows(note, from) ?? []),
-      ...changes.flatMap(({ dropped }) => dropped ?? []),
-    ],
+    removed: [...gone.flatMap((note) => removedRows(note, from)), ...changes.flatMap(({ dropped }) => dropped ?? [])],
   }
+}
+
+/** @throws DeclarationError if the feature of the set is not imported. Only the feature knows what its triggers wrote */
+function removedRows(note: TriggerNote, from: RemovedFrom): RemovedRows {
+  const remove = registry.removals.get(note.kind)
+  if (remove) return remove(note, from)
+  throw new DeclarationError(
+    `Table ${qualified(from.schema, from.table)} still has triggers for ${note.kind} that its entity does not declare. To ` +
+      `remove them, import 'typeorm-unique-text/${note.kind}' where the DataSource is created, generate the migration, ` +
+      `and then remove the import.`,
+  )
 }
 
 /**

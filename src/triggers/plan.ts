@@ -1,8 +1,6 @@
 import type { Change } from '../sql/alter'
 import type { InstalledFunction, InstalledKernel, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
 import { plainName, qualified, withoutComments } from '../sql/identifier'
-import type { HolderTable, NamesTable } from '../sql/names'
-import type { NumberTable } from '../sql/numbers'
 import {
   dropFunctions,
   dropKernel,
@@ -14,20 +12,14 @@ import {
   makeFunctions,
   type OwnedFunction,
   parseNote,
-  type RemovedFrom,
-  type RemovedRows,
   renameFunction,
   type SharedFunction,
   type TriggerFunction,
-  type TriggerKind,
   type TriggerNote,
   type TriggerSet,
 } from '../sql/trigger-set'
 import { wordsOf } from '../sql/written'
-import { type DigestName, digests } from '../text/digest'
 import { asGuardNote, type GuardNote } from './guard'
-import { claimAllNames, HOLDER_SET, type HolderNote, releaseAllNames } from './names'
-import { asNumberNote, dropScopes, makeScopes, numberRows } from './numbers'
 
 /** The triggers of one table: the wanted ones and the installed ones. */
 export interface TriggerSite {
@@ -325,52 +317,6 @@ function isOtherTrigger(
   const isWorded = conditional ? when !== undefined && installed.written?.has(`trigger ${name}`) : args !== undefined
   return triggerDifference(wanted, found, installed) !== undefined || !(isWorded === true || isNoted())
 }
-
-/** Removes the number with its column. A revert numbers the rows anew, in key order. */
-function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFrom): RemovedRows {
-  const had = asNumberNote(note)
-  if (!had) return {}
-  const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }
-  return {
-    change: { up: [dropScopes(rows)], down: [makeScopes(rows)] },
-    filled: [{ name: had.number, type: had.type, nullable: false }],
-    fill: [numberRows({ table: rows, primary })],
-  }
-}
-
-/** The note on a holder's table. */
-interface NoteOfNames extends TriggerNote, HolderNote {
-  readonly primary: HolderTable['primary']
-  readonly of: Omit<NamesTable, 'digest'> & { readonly digest: string }
-}
-
-/** Returns the holder's table that a note describes, or undefined for another kind of note. */
-export function notedHolder(
-  note: TriggerNote,
-  { schema, table, of: now }: Pick<RemovedFrom, 'schema' | 'table'> & Partial<Pick<HolderTable, 'of'>>,
-): HolderTable | undefined {
-  if (note.kind !== 'names' || note.name !== HOLDER_SET) return undefined
-  const { holder, primary, names, of } = note as NoteOfNames
-  const digest = digests[of.digest as DigestName] ?? digests.md5
-  // If the note has no path, both tables were in one schema.
-  const home = now ? now.schema : note.path ? undefined : schema
-  return { schema, table, holder, primary, names, of: { ...of, schema: of.schema ?? home, digest } }
-}
-
-/** Removes the names of a table with their declaration. A revert makes the rows hold them again. */
-export function removedNames(note: TriggerNote, from: RemovedFrom): RemovedRows {
-  const holder = notedHolder(note, from)
-  return holder ? { change: { up: [releaseAllNames(holder)], down: [claimAllNames(holder)] } } : {}
-}
-
-/** The changes of rows if a set is no longer declared, by its kind. */
-const REMOVED: Partial<Readonly<Record<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>>> = {
-  names: removedNames,
-  numbers: removedNumbers,
-}
-
-export const removedRows = (note: TriggerNote, from: RemovedFrom): RemovedRows | undefined =>
-  REMOVED[note.kind]?.(note, from)
 
 /** The properties of every function: plpgsql, and the defaults volatile, not strict and parallel unsafe. */
 const FORM = 'plpgsql v f u'

@@ -62,6 +62,12 @@ test.each([
   expect(file?.contents.length).toBeLessThanOrEqual(limit)
 })
 
+// It is needed to remove the last names or numbers. Nothing is imported from it by name.
+test.each(['/names', '/numbers'])('a bundle keeps a bare import of typeorm-unique-text%s', async (entry) => {
+  const { outputFiles: [file] = [] } = await bundle(`import 'typeorm-unique-text${entry}'`, { write: false })
+  expect(file?.text).toMatch(/removals\.set\(/)
+})
+
 test('a bundle has each class once, whether its modules import or require the package', async () => {
   await writeFile(
     path.join(project.folder, 'required.cjs'),

@@ -21,8 +21,19 @@ import {
 } from '../../sql/names'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
-import { type Firing, type Trigger, TRIGGER_MARK, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
-import { HOLDER_SET } from '../../triggers/names'
+import {
+  type Firing,
+  type RemovedFrom,
+  type RemovedRows,
+  type Trigger,
+  TRIGGER_MARK,
+  type TriggerNote,
+  triggerOn,
+  type TriggerSet,
+  triggerSet,
+} from '../../sql/trigger-set'
+import { type DigestName, digests } from '../../text/digest'
+import { claimAllNames, HOLDER_SET, type HolderNote, releaseAllNames } from '../../triggers/names'
 import { onRows, requireHolder, shardVariables } from './shards'
 import { claimOldNames, takeBody } from './take'
 
@@ -174,6 +185,31 @@ function isGone(holder: HolderTable): string {
               OR ${equal('v.text', `${nameField(of, 'n', 'text')} COLLATE pg_catalog."C"`)})
           ${NO_JOIN}
         )`
+}
+
+/** The note on a holder's table. */
+interface NoteOfNames extends TriggerNote, HolderNote {
+  readonly primary: HolderTable['primary']
+  readonly of: Omit<NamesTable, 'digest'> & { readonly digest: string }
+}
+
+/** Returns the holder's table that a note describes, or undefined for another kind of note. */
+export function notedHolder(
+  note: TriggerNote,
+  { schema, table, of: now }: Pick<RemovedFrom, 'schema' | 'table'> & Partial<Pick<HolderTable, 'of'>>,
+): HolderTable | undefined {
+  if (note.kind !== 'names' || note.name !== HOLDER_SET) return undefined
+  const { holder, primary, names, of } = note as NoteOfNames
+  const digest = digests[of.digest as DigestName] ?? digests.md5
+  // If the note has no path, both tables were in one schema.
+  const home = now ? now.schema : note.path ? undefined : schema
+  return { schema, table, holder, primary, names, of: { ...of, schema: of.schema ?? home, digest } }
+}
+
+/** Removes the names of a table with their declaration. A revert makes the rows hold them again. */
+export function removedNames(note: TriggerNote, from: RemovedFrom): RemovedRows {
+  const holder = notedHolder(note, from)
+  return holder ? { change: { up: [releaseAllNames(holder)], down: [claimAllNames(holder)] } } : {}
 }
 
 /** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */

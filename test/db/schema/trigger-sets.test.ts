@@ -6,7 +6,7 @@ import {
   type ObjectLiteral,
   type ObjectType,
 } from 'typeorm'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError } from '../../../src'
 import { FIRES, type Trigger, type TriggerSet, triggerSet } from '../../../src/sql/trigger-set'
 import { attachDataSource } from '../../../src/declare/data-source'
@@ -20,6 +20,9 @@ import { generate, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase()
 const client = db.useClient()
+
+// The sets are of the kind `numbers`.
+beforeAll(() => import('../../../src/numbers'))
 
 beforeEach(async () => {
   await dropSchemas(client)

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { notedHolder, removedNames } from '../../../src/triggers/plan'
-import { nameTriggersOf } from '../../../src/names/sql/triggers'
+import { nameTriggersOf, notedHolder, removedNames } from '../../../src/names/sql/triggers'
 import { parseNote, type TriggerNote } from '../../../src/sql/trigger-set'
 import { sha256 } from '../../../src/text/digest'
 import { holderTable, namesTable } from '../../support/names-table'
