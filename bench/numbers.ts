@@ -5,7 +5,7 @@
  */
 import { Client } from 'pg'
 import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
-import { makeScopes } from '../src/triggers/numbers'
+import { makeScopes } from '../src/numbers/sql/scopes'
 import type { NumberTable } from '../src/sql/numbers'
 import { numberTriggers } from '../src/numbers/sql/triggers'
 

@@ -1,7 +1,8 @@
 import type { EntityMetadata } from 'typeorm'
 import { claimBody } from '../names/sql/take'
-import { nameTriggersOf } from '../names/sql/triggers'
-import { holderTable, namesText } from '../registry/names'
+import { nameTriggersOf, HOLDER_SET } from '../names/sql/triggers'
+import { holderTable } from '../names/sql/holder-table'
+import { namesText } from '../registry/names'
 import { dataSourceOf, type NameDeclaration, tableNames } from '../registry/registry'
 import { findDrift, workDrift } from '../schema/readiness'
 import { triggerWorks, wantedSets } from '../schema/table'
@@ -13,13 +14,12 @@ import {
   type HolderTable,
   namedSet,
   nameField,
-  type NamesColumn,
   namesOfRow,
   namesTableOf,
   newRows,
   pathOf,
-  refusedNames,
-} from '../sql/names'
+} from '../names/sql/fragments'
+import { type NamesColumn, refusedNames } from '../sql/names'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { equal, field, op, tableName } from '../sql/text-table'
 import { savepoint } from '../sql/transaction-commands'

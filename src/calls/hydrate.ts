@@ -17,7 +17,7 @@ export function hashNumberOf(entity: object): number {
 }
 
 /** An entity, and its text or name by which an error calls it. */
-type NamedColumns = EntityColumns & { readonly declaration: { readonly name: string } }
+export type NamedColumns = EntityColumns & { readonly declaration: { readonly name: string } }
 
 /** A row with its columns in the order of `select`, followed by the discriminator if `select` lacks it. */
 type Row = Pick<StoredRow, 'columns' | 'hashNumber'>

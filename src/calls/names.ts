@@ -12,8 +12,7 @@ import {
 } from '../registry/names'
 import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
-import type { Statement, WireRow } from '../sql/find'
-import { type HolderTable, type KeptName, type SwappedRow, takenNamesStatement } from '../sql/names'
+import { takenNamesStatement } from '../sql/names'
 import { normalizeText } from '../text/normalizer'
 import { takenName } from '../typeorm/refusals'
 import type { EntityColumns } from './entity-text'
@@ -119,25 +118,3 @@ export async function takenNames(session: Session, requested: readonly Requested
 
 const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string =>
   JSON.stringify([holderName(metadata), key])
-
-/** An entity whose rows hold names, one of these names, and the statements for a row. */
-export interface HolderEntity extends EntityColumns {
-  readonly declaration: NameDeclaration
-  readonly table: HolderTable
-  /** Database names of the columns that a statement reads from the row. */
-  readonly read: readonly string[]
-  /** Discriminators of the class and its children, the last parameters of three statements. May be empty. */
-  readonly discriminators: readonly string[]
-  /** Parameter: the name. */
-  readonly find: Statement<WireRow>
-  /**
-   * Changes the names of the row. Parameters: the names, the primary key, the discriminators.
-   *
-   * @param columns the columns that hold the names
-   */
-  readonly rename: (columns: readonly string[]) => Statement<WireRow>
-  /** Parameters: the primary keys of two rows, then the discriminators. */
-  readonly swap: Statement<SwappedRow>
-  /** Parameters: the primary key, the discriminators. */
-  readonly formerNames: Statement<KeptName>
-}

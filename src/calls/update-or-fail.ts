@@ -11,13 +11,13 @@ import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import { updatedStatement, type WireRow } from '../sql/find'
+import { type Statement, updatedStatement, type WireRow } from '../sql/find'
 import { type ColumnMetadata, dataSourceOf, declarationsOf, namesOfEntity } from '../registry/registry'
 import type { Step } from '../connection/transactions'
 import { textsOfKey } from '../registry/names'
 import { requireEntries, requireManager } from './call-options'
 import { type EntityColumns, entityColumns, entityTextOf } from './entity-text'
-import { afterWrite, fill, fire, hydrate, listensTo, newEntity, returnedBy } from './hydrate'
+import { afterWrite, fill, fire, hydrate, listensTo, type NamedColumns, newEntity, returnedBy } from './hydrate'
 import {
   givenKey,
   inRow,
@@ -28,7 +28,7 @@ import {
   requireUpdatable,
 } from './values'
 import type { Writable, WritableOnly } from './insert-or-fail'
-import { ensureNamesReady, type HolderEntity, requestedNames } from './names'
+import { ensureNamesReady, requestedNames } from './names'
 import { watched, watchers } from './watch'
 import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
 
@@ -137,6 +137,14 @@ interface NoKeyOfTheEntity {
 /** A row to change. Listeners may change its values. */
 type ChangedRow = WrittenRow & { readonly id: ObjectLiteral }
 
+/** An entity whose rows hold names, and the statement that changes the names of a row. */
+interface NamedEntity extends NamedColumns {
+  /** Discriminators of the class and its children, the last parameters of the statement. May be empty. */
+  readonly discriminators: readonly string[]
+  /** Parameters: the names in these columns, the primary key, the discriminators. */
+  readonly rename: (columns: readonly string[]) => Statement<WireRow>
+}
+
 /**
  * Changes names of a row, by a prepared statement. TypeORM would build its SQL each time, which takes longer than the
  * statement.
@@ -147,19 +155,19 @@ type ChangedRow = WrittenRow & { readonly id: ObjectLiteral }
  */
 export async function updateNames(
   manager: EntityManager,
-  holder: HolderEntity,
+  named: NamedEntity,
   id: unknown,
   changes: ObjectLiteral,
 ): Promise<ObjectLiteral | undefined> {
-  const { metadata, discriminators } = holder
-  if (listensTo('Update', holder)) return undefined
-  const { criteria, values: key } = rowKey(holder, id)
+  const { metadata, discriminators } = named
+  if (listensTo('Update', named)) return undefined
+  const { criteria, values: key } = rowKey(named, id)
   if (Object.keys(criteria).length > metadata.primaryColumns.length) return undefined
   const changed = namesOfEntity(metadata).filter(({ text }) => text.column.getEntityValue(changes) !== undefined)
-  const names = requestedNames(holder, 0, changes, criteria)
+  const names = requestedNames(named, 0, changes, criteria)
   const texts = changed.map((name) => names.find((one) => one.name === name)?.text ?? null)
   const step: Step<WireRow> = {
-    statement: holder.rename(changed.map(({ text }) => text.column.databaseName)),
+    statement: named.rename(changed.map(({ text }) => text.column.databaseName)),
     values: [...texts, ...key, ...discriminators],
     check: requireChangedRow(metadata, criteria),
   }
@@ -167,7 +175,7 @@ export async function updateNames(
   try {
     await ensureNamesReady(session, names)
     const [rows = []] = await writeOrFail(session, { steps: [step], requested: [], names })
-    return hydrate(holder, session, { columns: rows[0] ?? [], hashNumber: 0 })
+    return hydrate(named, session, { columns: rows[0] ?? [], hashNumber: 0 })
   } finally {
     await session.close()
   }

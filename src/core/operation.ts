@@ -5,7 +5,7 @@ import { UnsupportedDatabaseError } from '../errors'
 import { Attempts } from '../calls/attempts'
 import { requireManager } from '../calls/call-options'
 import { calledFrom, callerOf } from '../calls/caller'
-import { ensureNamesReady, type HolderEntity } from '../calls/names'
+import { ensureNamesReady } from '../calls/names'
 import {
   dataSourceOf,
   type Declaration,
@@ -19,7 +19,7 @@ import {
   tableNumbers,
 } from '../registry/registry'
 import type { EntityColumns, EntityText } from '../calls/entity-text'
-import { afterWrite, finish, hydrate, relationsToLoad } from '../calls/hydrate'
+import { afterWrite, finish, hydrate, type NamedColumns, relationsToLoad } from '../calls/hydrate'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
 import { indexSize } from '../sql/catalog'
 import type { Statement, WireRow } from '../sql/find'
@@ -135,8 +135,8 @@ export class Operation extends Attempts {
    *
    * @throws TextTakenError for a row of another class of the table
    */
-  entity(holder: HolderEntity, columns: WireRow): ObjectLiteral {
-    return hydrate(holder, this.session, { columns, hashNumber: 0 })
+  entity(of: NamedColumns, columns: WireRow): ObjectLiteral {
+    return hydrate(of, this.session, { columns, hashNumber: 0 })
   }
 
   /** Does the same as `find` with a row: loads eager relations, and fires AfterLoad. */

@@ -1,7 +1,8 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { groupBy } from '../calls/batches'
 import type { Finding } from '../errors'
-import { holderName, holderTable, namesIn, namesTable } from '../registry/names'
+import { holderName, namesIn, namesTable } from '../registry/names'
+import { holderTable } from '../names/sql/holder-table'
 import {
   dataSourceOf,
   type NameDeclaration,
@@ -10,12 +11,12 @@ import {
   tableDeclarations,
 } from '../registry/registry'
 import { type TableState, tableState } from '../sql/catalog'
-import { namedSet } from '../sql/names'
+import { namedSet } from '../names/sql/fragments'
 import { isElsewhere } from '../sql/spread'
 import { type NumberTable, scopesName } from '../sql/numbers'
 import { tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
-import { keptScopes } from '../triggers/numbers'
+import { keptScopes } from '../numbers/sql/scopes'
 import {
   type DoctorFinding,
   FindingTally,

@@ -3,7 +3,6 @@ import {
   countResults,
   entityOf,
   type FindOrCreateResult,
-  type HolderEntity,
   insertOrFail,
   type NameDeclaration,
   operate,
@@ -18,7 +17,7 @@ import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { normalizeText } from '../text/normalizer'
 import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
-import { holderEntity, type NameStatements, nameStatements } from './sql/statements'
+import { type HolderEntity, holderEntity, type NameStatements, nameStatements } from './sql/statements'
 
 /** Options of `findHolder`. */
 export interface FindHolderOptions {

@@ -1,7 +1,6 @@
 import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
 import {
   entityOf,
-  type HolderEntity,
   operate,
   type Operation,
   type RowId,
@@ -13,7 +12,7 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { holderEntity, nameStatements } from './sql/statements'
+import { type HolderEntity, holderEntity, nameStatements } from './sql/statements'
 
 /**
  * Gives a row another name in one round trip, by an UPDATE of its property like that of `save` or raw SQL. The former

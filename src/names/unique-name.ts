@@ -10,9 +10,10 @@ import {
 import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, RULE, type Rules } from '../options'
-import { entityTable, normalizeColumn, requireKeyTypes, requireString, textColumn } from '../registry/declarations'
+import { entityTable, normalizeColumn, requireString, textColumn } from '../registry/declarations'
+import { requireKeyTypes, holderTable } from './sql/holder-table'
 import { requireMetadataInternals } from '../registry/internals'
-import { holderTable, namesTable } from '../registry/names'
+import { namesTable } from '../registry/names'
 import {
   dataSourceOf,
   type NameDeclaration,
@@ -26,11 +27,12 @@ import { hasTenants } from '../schema/readiness'
 import { registerTriggers } from '../schema/table'
 import type { Change } from '../sql/alter'
 import { plainName } from '../sql/identifier'
-import type { FormerPolicy, HolderTable } from '../sql/names'
+import type { FormerPolicy } from '../sql/names'
+import type { HolderTable } from './sql/fragments'
 import type { TriggerNote } from '../sql/trigger-set'
 import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
-import { claimAllNames, releaseAllNames } from '../triggers/names'
+import { claimAllNames, releaseAllNames } from './sql/claim-all'
 import { refuseUnnormalized } from '../triggers/rows'
 import { namesGuard, nameTriggersOf, notedHolder, removedNames } from './sql/triggers'
 

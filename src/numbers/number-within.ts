@@ -27,9 +27,9 @@ import {
   type NumberNote,
   numberRows,
   renumberRows,
-} from '../triggers/numbers'
+  formerScopes,
+} from './sql/scopes'
 import type { NumberTable } from '../sql/numbers'
-import { formerScopes } from './sql/former-scopes'
 import { HIGHEST, numberTriggers } from './sql/triggers'
 
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */

@@ -175,27 +175,6 @@ const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
   'vector',
 ])
 
-/** Types whose JSON is the same in every session, and that a cast to the type's name alone restores. */
-const KEY_TYPES =
-  /^(?:smallint|integer|bigint|numeric|uuid|boolean|text|character(?: varying)?|date|timestamp with(?:out)? time zone|inet|cidr|macaddr)$/
-
-/**
- * The table of names stores the key of each holder as JSON, and reads it with the type of its column.
- *
- * @throws DeclarationError for another type
- */
-export function requireKeyTypes(metadata: EntityMetadata, where: string): void {
-  const { driver } = dataSourceOf(metadata)
-  for (const column of metadata.primaryColumns) {
-    const type = driver.normalizeType(column)
-    if (KEY_TYPES.test(type) && !column.isArray) continue
-    throw new DeclarationError(
-      `${where}: the primary key "${column.propertyPath}" cannot be of type ${type}${column.isArray ? '[]' : ''}. ` +
-        `Use text, uuid or a number.`,
-    )
-  }
-}
-
 /**
  * Returns the columns of one property of the scope: the column itself, or the join columns of a relation.
  *

@@ -1,8 +1,7 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import type { HolderTable, NamesColumn, NamesTable, RefusedName } from '../sql/names'
-import { normalizerLabel } from '../text/normalizer'
-import { foreignSchema, schemaOf } from './declarations'
+import type { NamesColumn, NamesTable, RefusedName } from '../sql/names'
+import { schemaOf } from './declarations'
 import {
   dataSourceOf,
   type Declaration,
@@ -91,29 +90,6 @@ export function holderName(metadata: EntityMetadata): string {
   return [...(schema === home ? [] : [schema]), metadata.tableName]
     .map((name = '') => name.replaceAll(':', '::').replaceAll('.', ':.'))
     .join('.')
-}
-
-/** The table of an entity whose rows hold names. */
-export function holderTable(metadata: EntityMetadata): HolderTable {
-  const root = rootOf(metadata)
-  const dataSource = dataSourceOf(root)
-  return {
-    schema: foreignSchema(root),
-    table: root.tableName,
-    holder: holderName(root),
-    primary: root.primaryColumns.map((column) => ({
-      name: column.databaseName,
-      type: dataSource.driver.normalizeType(column),
-    })),
-    names: tableNames(root).map(({ text, namespace, former }) => ({
-      column: text.column.databaseName,
-      namespace,
-      former,
-      normalizer: normalizerLabel(text.normalizer),
-    })),
-    of: namesTable(dataSource),
-    citus: tableNames(root).find(({ citus }) => citus !== undefined)?.citus,
-  }
 }
 
 const namesOfEntities = new WeakMap<readonly EntityMetadata[], readonly NameDeclaration[]>()

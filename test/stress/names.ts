@@ -1,5 +1,5 @@
 import { Client } from 'pg'
-import type { HolderTable } from '../../src/sql/names'
+import type { HolderTable } from '../../src/names/sql/fragments'
 import { serverError } from '../../src/sql/sqlstate'
 import { type NameMutation, nameMutations } from '../db/names/mutations'
 import { firstLetter } from '../support/guarded-table'

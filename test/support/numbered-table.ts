@@ -1,7 +1,8 @@
 import type { Client } from 'pg'
 import { literal, plainName, quote } from '../../src/sql/identifier'
-import { makeScopes } from '../../src/triggers/numbers'
-import { allEqual, type NumberTable, scopeKey, scopeOf, scopesTable } from '../../src/sql/numbers'
+import { makeScopes } from '../../src/numbers/sql/scopes'
+import { allEqual, scopeOf } from '../../src/numbers/sql/fragments'
+import { type NumberTable, scopeKey, scopesTable } from '../../src/sql/numbers'
 import { numberTriggers } from '../../src/numbers/sql/triggers'
 import { tableName } from '../../src/sql/text-table'
 

@@ -1,4 +1,4 @@
-import { dollarQuote, list, literal, qualified } from '../sql/identifier'
+import { dollarQuote, list, literal, qualified } from '../../sql/identifier'
 import {
   hasNamedKey,
   holderKey,
@@ -11,9 +11,9 @@ import {
   columnsToInsert,
   onConflict,
   hashed,
-} from '../sql/names'
-import { SQLSTATE } from '../sql/sqlstate'
-import { equal, op } from '../sql/text-table'
+} from './fragments'
+import { SQLSTATE } from '../../sql/sqlstate'
+import { equal, op } from '../../sql/text-table'
 
 /** The number of clashes that an error reports. */
 const SHOWN = 10
@@ -251,6 +251,3 @@ const refuseClashes = (
       MESSAGE = pg_catalog.concat(${literal(of)}, clashes,
         ${literal(`. ${todo}, then run this again.`)});
   END IF;`
-
-/** The name of the trigger set on a holder's table. */
-export const HOLDER_SET = 'holder'

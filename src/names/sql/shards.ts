@@ -1,6 +1,5 @@
-import { dollarQuote, literal } from '../../sql/identifier'
-import { holderRelation, holderRows, type HolderTable, isHolder, raiseRenamed } from '../../sql/names'
-import { all } from '../../sql/numbers'
+import { all, dollarQuote, literal } from '../../sql/identifier'
+import { holderRelation, holderRows, type HolderTable, isHolder, raiseRenamed } from './fragments'
 import { isInShardOf } from '../../sql/spread'
 import { OF_TABLE } from '../../sql/sqlstate'
 import { equal } from '../../sql/text-table'
@@ -9,7 +8,7 @@ import { equal } from '../../sql/text-table'
  * The triggers of a local table of Citus run on its shard. A statement that names the table there would be planned by
  * Citus, which joins no table of its own to a transition table. So the statements name the shard in place of the table.
  * Its name is not known before, so EXECUTE runs them if the declaration allows Citus to keep the table local. In all
- * other functions they are as they are. Numbers do the same for their table of scopes (`placed` in `sql/numbers.ts`).
+ * other functions they are as they are. Numbers do the same for their table of scopes (`placed` in `numbers/sql/fragments.ts`).
  */
 
 /** The variables that the statements of a table that may be local to Citus need. */

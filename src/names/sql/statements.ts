@@ -5,22 +5,13 @@ import { cached, type EntityColumns, entityColumns } from '../../calls/entity-te
 import { classFilter } from '../../calls/statements'
 import { named, nameList, parameter, returningList, type RowShape, type Statement, type WireRow } from '../../sql/find'
 import { literal, qualified, quote } from '../../sql/identifier'
-import {
-  hasNamedKey,
-  holderKey,
-  type HolderTable,
-  keyPart,
-  nameField,
-  type KeptName,
-  type NamesColumn,
-  type NamesTable,
-  type SwappedRow,
-} from '../../sql/names'
+import { hasNamedKey, holderKey, type HolderTable, keyPart, nameField } from './fragments'
+import type { NamesColumn, NamesTable } from '../../sql/names'
 import { equal, op } from '../../sql/text-table'
 import { type SpatialColumn, toGeoJson } from '../../sql/types'
 import { idOf } from '../../typeorm/refusals'
-import type { HolderEntity } from '../../calls/names'
-import { declaringMetadata, holderDeclaration, holderTable, namesIn, namesTable, namesText } from '../../registry/names'
+import { declaringMetadata, holderDeclaration, namesIn, namesTable, namesText } from '../../registry/names'
+import { holderTable } from './holder-table'
 
 /** The row that holds a name. */
 interface FoundName {
@@ -83,6 +74,44 @@ export function nameStatements(manager: EntityManager): NameStatements {
       }
     },
   }
+}
+
+/** One of two rows, by its position in the request. It has no columns if the other row does not exist. */
+export interface SwappedRow {
+  readonly position: number
+  readonly columns: WireRow
+}
+
+/** A name that a row gave up and that is kept for the row. */
+export interface KeptName {
+  readonly name: string
+  readonly column: string
+  readonly state: 'reserved' | 'redirect'
+  /** ISO 8601. */
+  readonly since: string
+  readonly until: string | null
+}
+
+/** An entity whose rows hold names, one of these names, and the statements for a row. */
+export interface HolderEntity extends EntityColumns {
+  readonly declaration: NameDeclaration
+  readonly table: HolderTable
+  /** Database names of the columns that a statement reads from the row. */
+  readonly read: readonly string[]
+  /** Discriminators of the class and its children, the last parameters of three statements. May be empty. */
+  readonly discriminators: readonly string[]
+  /** Parameter: the name. */
+  readonly find: Statement<WireRow>
+  /**
+   * Changes the names of the row. Parameters: the names, the primary key, the discriminators.
+   *
+   * @param columns the columns that hold the names
+   */
+  readonly rename: (columns: readonly string[]) => Statement<WireRow>
+  /** Parameters: the primary keys of two rows, then the discriminators. */
+  readonly swap: Statement<SwappedRow>
+  /** Parameters: the primary key, the discriminators. */
+  readonly formerNames: Statement<KeptName>
 }
 
 const holders = new WeakMap<NameDeclaration, WeakMap<EntityMetadata, HolderEntity>>()

@@ -1,4 +1,4 @@
-import { literal, quote } from '../../sql/identifier'
+import { literal, quote, transition } from '../../sql/identifier'
 import {
   differ,
   differentKey,
@@ -17,13 +17,12 @@ import {
   oldRows,
   refuseRenamedColumns,
   standingRow,
-  transition,
   becomesHeld,
   columnsToInsert,
   hashed,
   isFree,
   onConflict,
-} from '../../sql/names'
+} from './fragments'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
 import { bound, ofHolder, onRows, requireHolder, shardVariables } from './shards'

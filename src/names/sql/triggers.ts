@@ -10,7 +10,6 @@ import {
   namedSet,
   nameField,
   namesOfRow,
-  type NamesTable,
   namesTableOf,
   newRows,
   NO_JOIN,
@@ -18,7 +17,8 @@ import {
   pathOf,
   refuseRenamedColumns,
   refuseOtherTable,
-} from '../../sql/names'
+} from './fragments'
+import type { NamesTable } from '../../sql/names'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
 import {
@@ -33,9 +33,12 @@ import {
   triggerSet,
 } from '../../sql/trigger-set'
 import { type DigestName, digests } from '../../text/digest'
-import { claimAllNames, HOLDER_SET, type HolderNote, releaseAllNames } from '../../triggers/names'
+import { claimAllNames, type HolderNote, releaseAllNames } from './claim-all'
 import { onRows, requireHolder, shardVariables } from './shards'
 import { claimOldNames, takeBody } from './take'
+
+/** The name of the trigger set on a holder's table. */
+export const HOLDER_SET = 'holder'
 
 /** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */
 const PROTOCOL_VERSION = 1

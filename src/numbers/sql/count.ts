@@ -1,7 +1,8 @@
 import { literal } from '../../sql/identifier'
 import { named, type Statement } from '../../sql/find'
 import { tableName } from '../../sql/text-table'
-import { allEqual, isCounted, type NumberTable, scopeKey, scopeOf, scopesTable } from '../../sql/numbers'
+import { allEqual, isCounted, scopeOf } from './fragments'
+import { type NumberTable, scopeKey, scopesTable } from '../../sql/numbers'
 
 /** The statements that read and count the rows of a scope. Their parameters are the values of the scope. */
 export interface CountStatements {

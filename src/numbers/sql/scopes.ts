@@ -1,19 +1,10 @@
-import { dollarQuote, list, literal, quote } from '../sql/identifier'
-import {
-  all,
-  beforeStart,
-  isCounted,
-  type NumberTable,
-  relation,
-  scopeKey,
-  scopeOf,
-  scopesName,
-  scopesTable,
-} from '../sql/numbers'
-import { OF_TABLE, SQLSTATE } from '../sql/sqlstate'
-import { isInShardOf } from '../sql/spread'
-import { EQUALS, field, op, tableName } from '../sql/text-table'
-import type { KeptTable, TriggerNote } from '../sql/trigger-set'
+import { all, dollarQuote, list, literal, qualified, quote } from '../../sql/identifier'
+import { beforeStart, isCounted, relation, scopeOf } from './fragments'
+import { type NumberTable, scopeKey, scopesName, scopesTable } from '../../sql/numbers'
+import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
+import { isInShardOf } from '../../sql/spread'
+import { EQUALS, field, op, tableName } from '../../sql/text-table'
+import type { KeptTable, TriggerNote } from '../../sql/trigger-set'
 
 /**
  * Makes the table of scopes anew from the existing rows. It holds a row for each scope, which is the scope's mutex.
@@ -71,11 +62,37 @@ END
 }
 
 /** The SQL that copies numbers which are not reused from the former table of scopes to the new one. */
-export interface FormerScopes {
+interface FormerScopes {
   /** A statement that runs before the former table is dropped. */
   readonly save: string
   /** Makes the query of the new table's rows from the rows that it has by itself, and adds a statement after it. */
   readonly join: (rows: string) => string
+}
+
+/**
+ * Copies the numbers that are not reused from the former table of scopes to the new one. There are none if a restore
+ * has omitted the former table.
+ *
+ * @param places the place of each column of the new scope in the former one
+ */
+export function formerScopes(from: NumberTable, to: NumberTable, places: readonly number[]): FormerScopes {
+  const [key, scopes] = [[...scopeKey(to), 'part'], scopesTable(from)]
+  const before = 'numbers_scopes_before'
+  const was = to.schema === undefined ? before : qualified(to.schema, before)
+  const shape = [...scopeOf(to, 'r').map((one, at) => `${one} AS s${places[at]}`), 'NULL::pg_catalog.int8 AS last']
+  return {
+    save: `
+  CREATE TABLE IF NOT EXISTS ${scopes} AS SELECT ${shape.join(', ')} FROM ${tableName(to)} AS r LIMIT 0;
+  ALTER TABLE ${scopes} RENAME TO ${before};`,
+    join: (rows) => `SELECT ${key.join(', ')}, pg_catalog.sum(k.n)::pg_catalog.int8 AS n, pg_catalog.max(k.last) AS last
+    FROM (
+      (${rows})
+      UNION ALL
+      SELECT ${[...places.map((place) => `w.s${place}`), 'w.part', '0', 'w.last'].join(', ')} FROM ${was} AS w
+      WHERE w.last IS NOT NULL
+    ) AS k GROUP BY ${key.join(', ')};
+  DROP TABLE ${was}`,
+  }
 }
 
 const COPIES = 'restore_with_disable_triggers'

@@ -1,5 +1,4 @@
-import { quote } from '../../sql/identifier'
-import { transition } from '../../sql/names'
+import { all, quote, transition } from '../../sql/identifier'
 import {
   indented,
   keptScopes,
@@ -11,9 +10,8 @@ import {
   refuseFamily,
   refuseOtherColumns,
   refuseOtherTables,
-} from '../../triggers/numbers'
+} from './scopes'
 import {
-  all,
   allEqual,
   beforeStart,
   byNumberDown,
@@ -21,13 +19,11 @@ import {
   isCounted,
   placed,
   type Placed,
-  type NumberTable,
   sameScopes,
-  scopeKey,
   scopeOf,
-  scopesName,
   standsOn,
-} from '../../sql/numbers'
+} from './fragments'
+import { type NumberTable, scopeKey, scopesName } from '../../sql/numbers'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { type RelationName, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
 import { equal, field } from '../../sql/text-table'

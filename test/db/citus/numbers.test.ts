@@ -15,7 +15,7 @@ import { numberPlays } from '../../support/number-interleavings'
 import { useNumberStage } from '../../support/number-plays'
 import type { NumberTable } from '../../../src/sql/numbers'
 import { numberTriggers } from '../../../src/numbers/sql/triggers'
-import { makeScopes } from '../../../src/triggers/numbers'
+import { makeScopes } from '../../../src/numbers/sql/scopes'
 import { countedTable, numbersOf, numberTable, scopesWithGaps, wrongCounts } from '../../support/numbered-table'
 
 const golden = (name: string): string =>

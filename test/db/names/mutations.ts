@@ -1,4 +1,4 @@
-import type { HolderTable } from '../../../src/sql/names'
+import type { HolderTable } from '../../../src/names/sql/fragments'
 import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { type Change, mutate } from '../../support/mutate'
 import type { Level } from '../../support/sessions'

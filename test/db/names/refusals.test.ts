@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
-import { claimAllNames } from '../../../src/triggers/names'
+import { claimAllNames } from '../../../src/names/sql/claim-all'
 import type { RefusedName } from '../../../src/sql/names'
 import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { copyIn } from '../../stress/copy-in'

@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { makeScopes } from '../../../src/triggers/numbers'
+import { makeScopes } from '../../../src/numbers/sql/scopes'
 import { scopesName, scopesTable } from '../../../src/sql/numbers'
 import { numberTriggers } from '../../../src/numbers/sql/triggers'
 import { useDatabase } from '../../support/database'

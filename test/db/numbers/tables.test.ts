@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { makeScopes } from '../../../src/triggers/numbers'
+import { makeScopes } from '../../../src/numbers/sql/scopes'
 import { scopesName } from '../../../src/sql/numbers'
 import { plainName } from '../../../src/sql/identifier'
 import { numberTriggers } from '../../../src/numbers/sql/triggers'

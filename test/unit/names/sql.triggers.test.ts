@@ -6,8 +6,9 @@ import {
   renameStatement,
   swapNamesStatement,
 } from '../../../src/names/sql/statements'
-import { type HolderTable, takenNamesStatement } from '../../../src/sql/names'
-import { claimAllNames, releaseAllNames } from '../../../src/triggers/names'
+import type { HolderTable } from '../../../src/names/sql/fragments'
+import { takenNamesStatement } from '../../../src/sql/names'
+import { claimAllNames, releaseAllNames } from '../../../src/names/sql/claim-all'
 import { namesGuard, nameTriggersOf } from '../../../src/names/sql/triggers'
 import type { TriggerSet } from '../../../src/sql/trigger-set'
 import { FREE, holderTable, namesTable, RESERVE } from '../../support/names-table'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { dropScopes, makeScopes, numberRows, renumberRows } from '../../../src/triggers/numbers'
+import { dropScopes, makeScopes, numberRows, renumberRows } from '../../../src/numbers/sql/scopes'
 import { countStatements } from '../../../src/numbers/sql/count'
 import type { NumberTable } from '../../../src/sql/numbers'
 import { numberTriggers } from '../../../src/numbers/sql/triggers'
