@@ -23,7 +23,7 @@ export { rowKey, updateNames } from '../calls/update-or-fail'
 export { whereNotNull } from '../declare/data-source'
 
 // TypeORM's own calls.
-export { aliasConditions } from './alias-conditions'
+export { OPERATOR_TEXTS } from '../registry/operators'
 export { rawDeclarationsOf } from '../declare/unique-text'
 export { takenTextError } from '../typeorm/explain-errors'
 
@@ -37,7 +37,6 @@ export type { FindOrCreateManyResult } from '../calls/many'
 export { saveFindingTexts } from '../calls/save-finding-texts'
 export type { FindOrCreateResult } from '../calls/one-row'
 export { type RowId, updateOrFail } from '../calls/update-or-fail'
-export { textEquals, textIn } from '../registry/operators'
 export type {
   FindOneByTextOptions,
   FindOrCreateManyOptions,

@@ -1,6 +1,7 @@
 import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { aliasConditions, entityOf, rawDeclarationsOf } from '../core'
+import { entityOf, rawDeclarationsOf } from '../core'
 import { DeclarationError } from '../errors'
+import { aliasConditions } from './sql'
 
 /**
  * Returns the condition that a row holds a unique text, for SQL in a query builder: joins, and conditions on an alias.
