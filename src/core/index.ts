@@ -5,7 +5,7 @@
  */
 
 // Running the operation of a feature.
-export { entityOf, indexSizeOf, operate, type Operation, tracedTo } from './operation'
+export { entityOf, operate, type Operation, tracedTo } from './operation'
 export { countResults, watched, watchedStream, watchers } from '../calls/watch'
 export { serverError, SQLSTATE } from '../sql/sqlstate'
 

@@ -18,12 +18,10 @@ import {
   registry,
   tableNumbers,
 } from '../registry/registry'
-import type { EntityColumns, EntityText } from '../calls/entity-text'
+import type { EntityColumns } from '../calls/entity-text'
 import { afterWrite, finish, hydrate, type NamedColumns, relationsToLoad } from '../calls/hydrate'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
-import { indexSize } from '../sql/catalog'
 import type { Statement, WireRow } from '../sql/find'
-import { tableName } from '../sql/text-table'
 import { takenNamesError } from '../typeorm/refusals'
 
 /** An entity with its own and inherited declarations. */
@@ -160,11 +158,4 @@ export class Operation extends Attempts {
 export function tracedTo(operation: Function): <Result>(work: Promise<Result>) => Promise<Result> {
   const caller = callerOf(operation)
   return async (work) => await calledFrom(caller, work)
-}
-
-/** The size of a text's unique index, on a connection of its own. */
-export async function indexSizeOf({ dataSource, declaration }: EntityText): ReturnType<typeof indexSize> {
-  const query = async (sql: string, parameters?: unknown[]): Promise<readonly unknown[]> =>
-    await dataSource.query(sql, parameters)
-  return await indexSize(query, tableName(declaration.table), declaration.table.index)
 }

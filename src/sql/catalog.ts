@@ -376,7 +376,7 @@ export async function tableState(
 }
 
 /** The column is text, because the user may have set a JSON parser. */
-async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
+export async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
   const [row] = (await query(sql, parameters)) as readonly { state: string }[]
   if (!row) throw new TypeError('The catalog query gives exactly one row.')
   return JSON.parse(row.state) as T
@@ -444,33 +444,6 @@ export async function columnDefaults(query: Query, relation: string): Promise<Re
     [relation],
   )
   return new Map(Object.entries(defaults))
-}
-
-/** The size in bytes of an index, including its partitions, and of the server's cache. */
-interface IndexSize {
-  readonly index: number
-  /** `shared_buffers`. */
-  readonly cache: number
-  readonly page: number
-}
-
-/**
- * @param relation the table's name as SQL
- * @param name the name of the index
- */
-export async function indexSize(query: Query, relation: string, name: string): Promise<IndexSize> {
-  return await readJson(
-    query,
-    `SELECT ${OBJECT}(
-              'index', coalesce((
-                SELECT pg_catalog.sum(pg_catalog.pg_relation_size(coalesce(p.relid, i.indexrelid)))
-                  FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')}
-                  LEFT JOIN LATERAL pg_catalog.pg_partition_tree(i.indexrelid) AS p ON true
-                 WHERE i.indrelid ${EQUALS} pg_catalog.to_regclass($1) AND c.relname ${EQUALS} $2), 0),
-              'cache', pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_buffers')),
-              'page', pg_catalog.current_setting('block_size')::integer)::pg_catalog.text AS state`,
-    [relation, name],
-  )
 }
 
 /**

@@ -5,12 +5,12 @@ import {
   type FindOrCreateManyOptions,
   type FindOrCreateManyResult,
   type FindOrCreateProgress,
-  indexSizeOf,
   operate,
   PreparedMany,
 } from '../core'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
+import { indexSizeOf } from './sql'
 
 interface FlowParts<Item, Entity extends ObjectLiteral> {
   readonly dataSource: DataSource
