@@ -17,7 +17,14 @@ import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { normalizeText } from '../text/normalizer'
 import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
-import { type HolderEntity, holderEntity, type NameStatements, nameStatements } from './sql/statements'
+import {
+  findHolderStatement,
+  type FoundHolder,
+  type HolderEntity,
+  holderEntity,
+  holderOf,
+  namesOf,
+} from './sql/statements'
 
 /** Options of `findHolder`. */
 export interface FindHolderOptions {
@@ -73,8 +80,8 @@ export async function findHolder(
     watchers.hasSubscribers && watched('findHolder', undefined, findHolder, [manager, namespace, text, options])
   if (seen) return await seen
   checkOptions('findHolder()', options, FIND_HOLDER_RULES)
-  const names = nameStatements(manager)
-  const declarations = requireNamespace(names, namespace)
+  const names = namesOf(manager)
+  const declarations = requireNamespace(names.declared, namespace)
   let stored: string
   try {
     stored = normalizeText(declarations[0].text.normalizer, namespace, text)
@@ -83,15 +90,16 @@ export async function findHolder(
     if (error instanceof TextRejectedError && typeof text === 'string') return null
     throw error
   }
-  const lookUp = lookUpOf(names, declarations, options)
+  const table = names.table()
+  const lookUp = lookUpOf(table, declarations, options)
   return await operate(manager, { names: declarations }, async (operation) => {
-    const [found] = await operation.session.rows(lookUp.statement, [namespace, stored, names.hashOf(stored)])
+    const [found] = await operation.session.rows(lookUp.statement, [namespace, stored, table.digest.js(stored)])
     return found ? await toHolder(operation, lookUp, found) : null
   })
 }
 
 function requireNamespace(
-  { declared }: NameStatements,
+  declared: readonly NameDeclaration[],
   namespace: string,
 ): readonly [NameDeclaration, ...NameDeclaration[]] {
   if (typeof namespace !== 'string') {
@@ -106,17 +114,16 @@ function requireNamespace(
 }
 
 interface HolderLookUp {
-  readonly names: NameStatements
   readonly holders: readonly HolderEntity[]
   readonly readsRows: boolean
-  readonly statement: ReturnType<NameStatements['findHolder']>
+  readonly statement: ReturnType<typeof findHolderStatement>
 }
 
 /** The look-ups that were made, by the first declaration of a namespace and the options. */
 const lookUps = new WeakMap<NameDeclaration, Map<string, HolderLookUp>>()
 
 function lookUpOf(
-  names: NameStatements,
+  table: Parameters<typeof findHolderStatement>[0],
   declarations: readonly [NameDeclaration, ...NameDeclaration[]],
   { former = false, entity = false }: FindHolderOptions,
 ): HolderLookUp {
@@ -127,19 +134,20 @@ function lookUpOf(
   if (kept) return kept
   const metadatas = new Map(declarations.map((one) => [one.metadata, one]))
   const holders = [...metadatas].map(([metadata, declaration]) => holderEntity(metadata, declaration))
-  const made = { names, holders, readsRows: entity, statement: names.findHolder(holders, { former, entity }) }
+  const made = { holders, readsRows: entity, statement: findHolderStatement(table, holders, { former, entity }) }
   known.set(key, made)
   return made
 }
 
-type Found = ReturnType<HolderLookUp['statement']['parse']>
-
-async function toHolder(operation: Operation, lookUp: HolderLookUp, found: Found): Promise<Holder> {
-  const { names, holders, readsRows } = lookUp
+async function toHolder(
+  operation: Operation,
+  { holders, readsRows }: HolderLookUp,
+  found: FoundHolder,
+): Promise<Holder> {
   const position = holders.findIndex(({ table }) => table.holder === found.holder)
   const [holder, row] = [holders[position], found.rows[position]]
-  const held = row && names.holderOf(found, row.key)
-  if (!holder || !held) {
+  const held = holder && row && holderOf(holder.dataSource, found, row.key)
+  if (!held) {
     throw new DeclarationError(
       `findHolder(): a row of the table "${found.holder}" holds the name in "${found.column}", and no entity of this ` +
         `DataSource declares that. Add the entity.`,
@@ -160,9 +168,9 @@ async function toHolder(operation: Operation, lookUp: HolderLookUp, found: Found
     property: held.declaration.name,
     id: held.id,
     name: found.name,
-    since: held.since,
+    since: new Date(found.since),
     former: found.state !== 'held',
-    until: held.until,
+    until: found.until === null ? null : new Date(found.until),
     ...(entity ? { entity } : {}),
   }
 }

@@ -12,7 +12,7 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { type HolderEntity, holderEntity, nameStatements } from './sql/statements'
+import { type HolderEntity, holderEntity, namesOf, releaseExpiredStatement } from './sql/statements'
 
 /**
  * Gives a row another name in one round trip, by an UPDATE of its property like that of `save` or raw SQL. The former
@@ -158,8 +158,8 @@ export async function releaseExpired(manager: EntityManager, options: ReleaseExp
   const seen = watchers.hasSubscribers && watched('releaseExpired', undefined, releaseExpired, [manager, options])
   if (seen) return await seen
   checkOptions('releaseExpired()', options, { batch: RULE.positive } satisfies Rules<ReleaseExpiredOptions>)
-  const names = nameStatements(manager)
+  const names = namesOf(manager)
   return await operate(manager, { text: names.text() }, async (operation) => {
-    return await operation.removeAll(names.releaseExpired(), options.batch)
+    return await operation.removeAll(releaseExpiredStatement(names.table()), options.batch)
   })
 }

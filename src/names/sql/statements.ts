@@ -1,4 +1,4 @@
-import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { dataSourceOf, type Declaration, type NameDeclaration } from '../../registry/registry'
 import { requireManager } from '../../calls/call-options'
 import { cached, type EntityColumns, entityColumns } from '../../calls/entity-text'
@@ -8,71 +8,29 @@ import { literal, qualified, quote } from '../../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, keyPart, nameField } from './fragments'
 import type { NamesColumn, NamesTable } from '../../sql/names'
 import { equal, op } from '../../sql/text-table'
-import { type SpatialColumn, toGeoJson } from '../../sql/types'
+import { toGeoJson } from '../../sql/types'
 import { idOf } from '../../typeorm/refusals'
 import { declaringMetadata, holderDeclaration, namesIn, namesTable, namesText } from '../../registry/names'
 import { holderTable } from './holder-table'
 
-/** The row that holds a name. */
-interface FoundName {
-  readonly declaration: NameDeclaration
-  /** The metadata of the class that declares the name. */
-  readonly metadata: EntityMetadata
-  /** Primary key of the row, as an id map. */
-  readonly id: ObjectLiteral
-  readonly since: Date
-  readonly until: Date | null
-}
-
-/**
- * The names of a DataSource, and the statements for the table that keeps them. The statements throw a DeclarationError
- * if the DataSource has no such table.
- */
-export interface NameStatements {
+/** The names of a DataSource. */
+export interface DataSourceNames {
   /** All declared names, each once. */
   readonly declared: readonly NameDeclaration[]
-  /** The unique text of that table. */
+  /** The unique text of the table of names. @throws DeclarationError if the DataSource has no such table */
   readonly text: () => Declaration
-  readonly hashOf: (name: string) => string
-  /** Removes expired former names. The parameter is their maximum number. */
-  readonly releaseExpired: () => Statement<number>
-  /** @param options whether to find a former name too, and whether to read the row itself */
-  readonly findHolder: (
-    holders: readonly HolderEntity[],
-    options: { readonly former: boolean; readonly entity: boolean },
-  ) => Statement<FoundHolder>
-  /** @returns undefined if another DataSource has that entity */
-  readonly holderOf: (found: FoundHolder, key: readonly unknown[]) => FoundName | undefined
+  /** @throws DeclarationError if the DataSource has no such table */
+  readonly table: () => NamesTable
 }
 
 /** @throws DeclarationError for anything but an EntityManager */
-export function nameStatements(manager: EntityManager): NameStatements {
+export function namesOf(manager: EntityManager): DataSourceNames {
   requireManager(manager)
   const dataSource = dataSourceOf(manager)
   return {
     declared: namesIn(dataSource),
     text: () => namesText(dataSource),
-    hashOf: (name) => namesTable(dataSource).digest.js(name),
-    releaseExpired: () => releaseExpiredStatement(namesTable(dataSource)),
-    findHolder: (holders, { former, entity }) => {
-      const tables = holders.map(({ table: holder, read, spatial }) => ({
-        holder,
-        select: entity ? read : [],
-        spatial,
-      }))
-      return findHolderStatement(namesTable(dataSource), tables, former)
-    },
-    holderOf: (found, key) => {
-      const declaration = holderDeclaration(dataSource, { holder: found.holder, holderColumn: found.column })
-      if (!declaration) return undefined
-      return {
-        declaration,
-        metadata: declaringMetadata(declaration),
-        id: idOf(declaration.metadata, key) ?? {},
-        since: new Date(found.since),
-        until: found.until === null ? null : new Date(found.until),
-      }
-    },
+    table: () => namesTable(dataSource),
   }
 }
 
@@ -272,16 +230,11 @@ SELECT pg_catalog.count(*) FROM removed`,
   )
 }
 
-/** A table whose rows may hold the name, and the columns to read. */
-export interface SoughtTable {
-  readonly holder: HolderTable
-  /** The database names of the columns. If there are none, the row itself is not read. */
-  readonly select: readonly string[]
-  readonly spatial: ReadonlyMap<string, SpatialColumn>
-}
+/** A table whose rows may hold the name. */
+type SoughtTable = Pick<HolderEntity, 'table' | 'read' | 'spatial'>
 
 /** The row that has a name. */
-interface FoundHolder {
+export interface FoundHolder {
   /** The holder's table, as in `HolderTable.holder`, and the column there. */
   readonly holder: string
   readonly column: string
@@ -338,13 +291,14 @@ const HEAD = 6
  *
  * The parameters are the namespace, the name and its hash.
  *
- * @param former whether a former name that redirects finds its holder too
+ * @param options whether a former name that redirects finds its holder too, and whether to read the row itself
  */
 export function findHolderStatement(
   names: NamesTable,
-  tables: readonly SoughtTable[],
-  former: boolean,
+  holders: readonly SoughtTable[],
+  { former, entity }: { readonly former: boolean; readonly entity: boolean },
 ): Statement<FoundHolder> {
+  const tables = entity ? holders : holders.map((one) => ({ ...one, read: [] }))
   const field = (column: NamesColumn, row = 'n'): string => `${row}.${quote(names.columns[column])}`
   const table = qualified(names.schema, names.table)
   const isHeld = (row?: string): string => equal(field('state', row), `'held'`)
@@ -379,9 +333,9 @@ const keyOfHolder = (field: Field, holder: HolderTable): string =>
 
 const columnsOf =
   (field: Field) =>
-  ({ holder, select, spatial }: SoughtTable, nth: number): string[] => [
+  ({ table: holder, read, spatial }: SoughtTable, nth: number): string[] => [
     ...holder.primary.map((_, index) => `${keyPart(holder, keyOfHolder(field, holder), index)} AS k${nth}_${index}`),
-    ...select.map((name, index) => {
+    ...read.map((name, index) => {
       const column = spatial.get(name)
       const value = `t${nth}.${quote(name)}`
       return `${column ? toGeoJson(value, column) : value} AS c${nth}_${index}`
@@ -390,8 +344,8 @@ const columnsOf =
 
 const joinOf =
   (field: Field) =>
-  ({ holder, select }: SoughtTable, nth: number): string => {
-    if (select.length === 0) return ''
+  ({ table: holder, read }: SoughtTable, nth: number): string => {
+    if (read.length === 0) return ''
     const same = hasNamedKey(holder, `t${nth}`, keyOfHolder(field, holder))
     return `\nLEFT JOIN ${qualified(holder.schema, holder.table)} AS t${nth} ON ${same.join('\n  AND ')}`
   }
@@ -400,10 +354,10 @@ function parserOf(tables: readonly SoughtTable[]): Statement<FoundHolder>['parse
   return (row) => {
     const [holder, column, state, since, until, name] = row
     let next = HEAD
-    const rows = tables.map(({ holder: { primary }, select }) => {
+    const rows = tables.map(({ table: { primary }, read }) => {
       const key = row.slice(next, next + primary.length)
-      const columns = row.slice(next + primary.length, next + primary.length + select.length)
-      next += primary.length + select.length
+      const columns = row.slice(next + primary.length, next + primary.length + read.length)
+      next += primary.length + read.length
       return { key, columns }
     })
     return {
@@ -416,4 +370,21 @@ function parserOf(tables: readonly SoughtTable[]): Statement<FoundHolder>['parse
       rows,
     }
   }
+}
+
+/**
+ * Returns the declaration of a found name, the metadata of the class that declares it, and the row's id map. Undefined
+ * if another DataSource has that entity.
+ */
+export function holderOf(
+  dataSource: DataSource,
+  found: Pick<FoundHolder, 'holder' | 'column'>,
+  key: readonly unknown[],
+):
+  | { readonly declaration: NameDeclaration; readonly metadata: EntityMetadata; readonly id: ObjectLiteral }
+  | undefined {
+  const declaration = holderDeclaration(dataSource, { holder: found.holder, holderColumn: found.column })
+  if (!declaration) return undefined
+  const id = idOf(declaration.metadata, key) ?? {}
+  return { declaration, metadata: declaringMetadata(declaration), id }
 }

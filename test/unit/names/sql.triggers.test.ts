@@ -102,7 +102,12 @@ test.each<[string, readonly string[]]>([
       swapNamesStatement(ofClass, changes),
       releaseExpiredStatement(names),
       takenNamesStatement(names),
-      ...[false, true].map((former) => findHolderStatement(names, [{ ...row.row, holder: users }], former)),
+      ...[false, true].map((former) =>
+        findHolderStatement(names, [{ table: users, read: row.row.select, spatial: row.row.spatial }], {
+          former,
+          entity: true,
+        }),
+      ),
     ].map(({ sql }) => sql),
   ],
 ])('%s looks nothing up by search_path', async (_, statements) => {
