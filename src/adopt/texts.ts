@@ -17,7 +17,7 @@ import {
 } from '../sql/text-table'
 import { dropTrigger, makeFunctions } from '../sql/trigger-set'
 import { guardOf } from '../triggers/guard'
-import { planAllFunctions, planSets } from '../triggers/plan'
+import { planAllFunctions, planFunctions, planSets } from '../triggers/plan'
 import {
   chainColumns,
   chainFields,
@@ -712,8 +712,9 @@ export class GuardedText extends TextWork {
     const wanted = guardOf(on.table)
     // Other texts, names and numbers of the table keep their triggers and functions.
     const installed = guardIn(state, on, wanted.note)
-    const site = { schema: on.table.schema, table: on.table.table, wanted: [wanted], installed }
-    const placed = { ...site, searchSchema: on.table.schema, touched: false, isNew: false }
+    const { schema, table } = on.table
+    const site = { schema, table, searchSchema: schema, wanted: [wanted], installed }
+    const placed = { ...site, functions: planFunctions(site), touched: false, isNew: false }
     const { before, after } = planSets(placed)
     return [...before.up, ...planAllFunctions([placed], [], []).before.up, ...after.up]
   }

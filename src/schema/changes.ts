@@ -1,6 +1,6 @@
-import { type QueryRunner, type Table, TableColumn } from 'typeorm'
+import { TableColumn } from 'typeorm'
 import type { Finding } from '../errors'
-import { checkOf, entityTable } from '../registry/declarations'
+import { checkOf } from '../registry/declarations'
 import {
   type ColumnMetadata,
   dataSourceOf,
@@ -20,7 +20,6 @@ import {
   renameIndex,
   type TypeAndLength,
 } from '../sql/alter'
-import type { InstalledTriggers, TableState } from '../sql/catalog'
 import { renameIn } from '../sql/identifier'
 import type { TextRows, TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
@@ -37,18 +36,17 @@ import {
   hasWholeIndex,
   isDeclared,
   type RowsBefore,
-  triggerWorks,
 } from './table'
 
 /**
  * Makes the changes that TypeORM would make by dropping texts and hashes. It runs before TypeORM's own comparison,
  * which then finds the columns as it wants them.
  *
- * @param installed the triggers that exist on the table
  * @returns the changes that remain once TypeORM has changed the columns, before it makes the indexes and checks. They
  * give every row its hash, number and flag anew, if something changed that these depend on
  */
-export async function changeDeclarations(on: ChangingTable, installed: InstalledTriggers): Promise<Change[]> {
+export async function changeDeclarations(on: ChangingTable): Promise<Change[]> {
+  const { installed } = on
   const notes = guardNotesOf(installed)
   const declarations = tableDeclarations(on.metadata)
   const had = predecessors(on, declarations, notes)
@@ -67,14 +65,14 @@ export async function changeDeclarations(on: ChangingTable, installed: Installed
   // Several new texts are ambiguous, as with notes.
   const unnoted = new Map(created.length === 1 ? created.map((one) => [one, withoutNote(on, one)]) : [])
   const ofOthers = [...unnoted.values()].flatMap((one) => one?.pairs ?? [])
-  const renames = await followRenames(on, [...ofTexts, ...ofOthers, ...setColumnPairs(on.metadata, installed)])
-  const names = entityTable(on.metadata)
-  for (const { text } of tableNames(on.metadata)) await keepType(on.queryRunner, names, text.column, on.table)
+  const renames = await followRenames(on, [...ofTexts, ...ofOthers, ...setColumnPairs(on)])
+  for (const { text } of tableNames(on.metadata)) await keepType(on, text.column)
   const renamed = (name: string): string => renames.get(name) ?? name
   /** Converts a guard's note to the current names of its columns. */
   const rows = (note: GuardNote, declaration?: Declaration): RowsBefore => ({
     ...note,
-    ...names,
+    schema: on.schema,
+    table: on.table,
     text: note.text.map(({ name, prefix }) => ({ name: renamed(name), prefix })),
     scope: note.scope.map(renamed),
     deleted: note.deleted === undefined ? undefined : renamed(note.deleted),
@@ -106,8 +104,8 @@ async function change(
   isOthers: boolean,
 ): Promise<Change[]> {
   const { table: after, text } = declaration
-  for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
-  await keepDeleteDate(on.queryRunner, after, declaration, on.table)
+  for (const { column } of text) await keepType(on, column)
+  await keepDeleteDate(on, after)
   // Index and check prove as much as a guard, if nothing changes except which columns may be NULL.
   const before = noted ?? guardlessRows(after).find((rows) => isWhole(on, rows))
   if (!before) {
@@ -140,13 +138,13 @@ async function followRenames(on: ChangingTable, all: readonly ColumnPair[]): Pro
   const isNext = ([from, to]: ColumnPair): boolean => !renames.has(from) && free.has(from) && isRoom(to)
   for (let pair = pairs.find(isNext); pair; pair = pairs.find(isNext)) renames.set(...pair)
   if (renames.size === 0) return renames
-  const { queryRunner, table, metadata } = on
-  await emit(queryRunner, renameColumns(entityTable(metadata), renames))
+  const { picture } = on
+  await emit(on.queryRunner, renameColumns(on, renames))
   const renamed = (name: string): string => renames.get(name) ?? name
-  for (const column of table.columns) column.name = renamed(column.name)
-  for (const one of [...table.indices, ...table.uniques]) one.columnNames = one.columnNames.map(renamed)
+  for (const column of picture.columns) column.name = renamed(column.name)
+  for (const one of [...picture.indices, ...picture.uniques]) one.columnNames = one.columnNames.map(renamed)
   // In a revert, TypeORM makes an index that it drops here, before columns have their former names.
-  for (const one of table.indices) if (one.where) one.where = renameIn(one.where, renames)
+  for (const one of picture.indices) if (one.where) one.where = renameIn(one.where, renames)
   return renames
 }
 
@@ -161,14 +159,14 @@ function withoutNote(on: ChangingTable, { table: after }: Declaration): Unnoted 
   const [text, ...more] = after.text
   if (!text || more.length > 0) return undefined
   const had = (own: string, types: ReadonlySet<string>): string[] =>
-    on.table.columns
+    on.picture.columns
       .filter(({ name, type }) => name === own || (types.has(type) && !isDeclared(on, name)))
       .map(({ name }) => name)
   const hashes = had(after.hash, new Set(['bytea']))
   const numbers = had(after.number, new Set(['integer']))
   const booleans = had(after.chained, new Set(['boolean']))
   // No rule names the flag. If other booleans are removed too, its comment identifies it.
-  const ours = booleans.filter((name) => on.table.findColumnByName(name)?.comment?.startsWith('typeorm-unique-text'))
+  const ours = booleans.filter((name) => on.picture.findColumnByName(name)?.comment?.startsWith('typeorm-unique-text'))
   const [chained, ...others] = booleans.length === 1 ? booleans : ours
   if (chained === undefined || others.length > 0) return undefined
   const all = had(text.name, TEXT_TYPES).flatMap((name) =>
@@ -178,7 +176,7 @@ function withoutNote(on: ChangingTable, { table: after }: Declaration): Unnoted 
     const rows = { ...after, ...hidden, text: [{ ...text, name }] }
     const before = guardlessRows(rows).find(({ check }) => hasCheck(on, check))
     const keys = [hidden.hash, hidden.number].join()
-    const index = on.table.indices.find((one) => one.isUnique && one.columnNames.slice(-2).join() === keys)
+    const index = on.picture.indices.find((one) => one.isUnique && one.columnNames.slice(-2).join() === keys)
     if (!before || index?.name === undefined) return []
     const { hash, number } = after
     const pairs: ColumnPair[] = [
@@ -214,9 +212,9 @@ function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
 }
 
 /** Changes comments of hidden columns, which name the property. For another comment TypeORM would remake the index. */
-async function changeComments({ queryRunner, table }: ChangingTable, declaration: Declaration): Promise<void> {
+async function changeComments({ queryRunner, picture }: ChangingTable, declaration: Declaration): Promise<void> {
   for (const { databaseName, comment = '' } of declaration.hidden) {
-    const found = table.findColumnByName(databaseName)
+    const found = picture.findColumnByName(databaseName)
     if (!found || (found.comment ?? '') === comment) continue
     await emit(queryRunner, changeComment(declaration.table, databaseName, found.comment, comment))
     found.comment = comment
@@ -224,40 +222,35 @@ async function changeComments({ queryRunner, table }: ChangingTable, declaration
 }
 
 async function renameConstraints(
-  { queryRunner, table, citus }: ChangingTable,
+  { queryRunner, picture, citus }: ChangingTable,
   before: RowsBefore,
   after: TextRows,
 ): Promise<void> {
   if (before.index !== after.index) {
     await emit(queryRunner, renameIndex(after, before.index, after.index))
-    for (const one of table.indices) if (one.name === before.index) one.name = after.index
+    for (const one of picture.indices) if (one.name === before.index) one.name = after.index
   }
   const isOther = (before.guardless === true) !== (after.guardless === true)
   if (isOther || (citus && before.check !== after.check)) {
     // Another check keeps the numbers, or Citus cannot rename one. TypeORM makes the new check, but in a revert it would
     // make the old one with the new names.
     await emit(queryRunner, inverse(addCheck({ ...before, digest: after.digest })))
-    table.checks = table.checks.filter(({ name }) => name !== before.check)
+    picture.checks = picture.checks.filter(({ name }) => name !== before.check)
   } else if (before.check !== after.check) {
     await emit(queryRunner, renameCheck(after, before.check, after.check))
-    for (const one of table.checks) if (one.name === before.check) one.name = after.check
+    for (const one of picture.checks) if (one.name === before.check) one.name = after.check
   }
 }
 
 const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character varying'])
 
 /** Changes a text column's type in place. TypeORM would drop the column and add it again. */
-async function keepType(
-  queryRunner: QueryRunner,
-  names: Pick<TextTable, 'schema' | 'table'>,
-  column: ColumnMetadata,
-  table: Table,
-): Promise<void> {
-  const { driver } = dataSourceOf(column.entityMetadata)
-  const found = table.findColumnByName(column.databaseName)
+async function keepType(on: ChangingTable, column: ColumnMetadata): Promise<void> {
+  const { driver } = dataSourceOf(on.metadata)
+  const found = on.picture.findColumnByName(column.databaseName)
   const to = { type: driver.normalizeType(column), length: driver.getColumnLength(column) }
   if (!found || !TEXT_TYPES.has(found.type) || (found.type === to.type && found.length === to.length)) return
-  await emit(queryRunner, changeType(names, found.name, found, to))
+  await emit(on.queryRunner, changeType(on, found.name, found, to))
   Object.assign(found, to)
 }
 
@@ -270,14 +263,10 @@ const DEFAULT_PRECISION = 6
  * Changes the type of the delete date in place. If TypeORM dropped the column, Postgres would drop the unique index
  * too, whose condition names it.
  */
-async function keepDeleteDate(
-  queryRunner: QueryRunner,
-  names: TextTable,
-  { metadata }: Pick<Declaration, 'metadata'>,
-  table: Table,
-): Promise<void> {
-  const column = metadata.columns.find(({ databaseName }) => databaseName === names.deleted)
-  const found = column && table.findColumnByName(column.databaseName)
+async function keepDeleteDate(on: ChangingTable, { deleted }: TextTable): Promise<void> {
+  const { metadata } = on
+  const column = metadata.columns.find(({ databaseName }) => databaseName === deleted)
+  const found = column && on.picture.findColumnByName(column.databaseName)
   if (!found) return
   const { driver } = dataSourceOf(metadata)
   const type = driver.normalizeType(column)
@@ -288,7 +277,7 @@ async function keepDeleteDate(
     const said = digits === undefined || digits === DEFAULT_PRECISION ? {} : { precision: digits }
     return { type: driver.createFullType(new TableColumn({ name: found.name, type: one, ...said })), length: '' }
   }
-  await emit(queryRunner, changeType(names, found.name, full(found.type, found.precision), full(type, precision)))
+  await emit(on.queryRunner, changeType(on, found.name, full(found.type, found.precision), full(type, precision)))
   Object.assign(found, { type, precision })
 }
 
@@ -339,9 +328,9 @@ const isOfThis = (findings: readonly Finding[]): boolean => findings.every(({ de
  * Drops indexes and checks of ours whose definition is not the declared one. TypeORM, which compares names, then makes
  * them anew as if they were missing.
  */
-export async function dropDifferent(on: ChangingTable, state: TableState): Promise<void> {
-  const { metadata, table } = on
-  const works = triggerWorks(metadata)
+export async function dropDifferent(on: ChangingTable): Promise<void> {
+  const { metadata, picture, state, works } = on
+  if (!state) return
   const declarations = tableDeclarations(metadata).map((one) => one.table)
   // TypeORM sees by itself that an index has other columns, or is not unique.
   const isUnseen = ({ kind, detail }: Finding): boolean => kind === 'invalid' || detail !== undefined
@@ -356,15 +345,12 @@ export async function dropDifferent(on: ChangingTable, state: TableState): Promi
   ].filter(isUnseen)
   const isOther = (object: 'index' | 'check', called: string): boolean =>
     findings.some((one) => one.object === object && one.name === called)
-  const names = entityTable(metadata)
   const indexes = [...declarations.map(indexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
   const dropped: Change[] = [
     ...declarations.filter((rows) => isOther('check', rows.check) && hasCheck(on, rows.check)).map(addCheck),
-    ...indexes
-      .filter(({ name }) => isOther('index', name) && hasIndex(on, name))
-      .map((index) => addIndexOf(names, index)),
+    ...indexes.filter(({ name }) => isOther('index', name) && hasIndex(on, name)).map((index) => addIndexOf(on, index)),
   ]
   for (const one of dropped) await emit(on.queryRunner, inverse(one))
-  table.checks = table.checks.filter(({ name = '' }) => !isOther('check', name))
-  table.indices = table.indices.filter(({ name = '' }) => !isOther('index', name))
+  picture.checks = picture.checks.filter(({ name = '' }) => !isOther('check', name))
+  picture.indices = picture.indices.filter(({ name = '' }) => !isOther('index', name))
 }

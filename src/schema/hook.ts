@@ -1,15 +1,15 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { entityTable } from '../registry/declarations'
-import { missingInternal, requireInternals } from '../registry/internals'
+import { missingInternal, requireBuildable, requireInternals } from '../registry/internals'
 import { type ColumnMetadata, type Declaration, tableDeclarations } from '../registry/registry'
 import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, renameTable } from '../sql/alter'
 import {
   addLookup,
   dropOrphans,
+  type InstalledKernel,
   installedLookups,
+  installedTriggers,
   type InstalledTriggers,
   type LookupIndex,
-  type TableState,
   tableState,
 } from '../sql/catalog'
 import { quote } from '../sql/identifier'
@@ -17,25 +17,24 @@ import { tableName } from '../sql/text-table'
 import { guardKernel } from '../triggers/guard'
 import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../triggers/rows'
 import { distribute, hasCitus, spreadTable } from '../sql/spread'
-import { makeRoom, planAllFunctions, planSets, type SetPlan, type TriggerSite } from '../triggers/plan'
+import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
 import { changeDeclarations, dropDifferent } from './changes'
 import {
   asOneStatement,
   type ChangingTable,
   emit,
-  type EntityTriggers,
-  findTriggers,
-  isOf,
   isRecording,
   queryOf,
   recorderOf,
-  schemasOf,
+  type SchemaEntity,
   type SchemaStatement,
+  type TablePlan,
   triggerWorks,
+  wantedSets,
   withLocks,
 } from './table'
 import { exactState } from './readiness'
-import { fillColumns, planNewRows, planRows, refuseLargeTable, type RowsPlan } from './rows'
+import { fillColumns, planNewRows, planRows, refuseLargeTable } from './rows'
 import { type Planned, refuseInShards } from './shards'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook uses. */
@@ -94,30 +93,23 @@ async function synchronizeWithTriggers(
   { searchSchema }: Driver,
   original: () => Promise<void>,
 ): Promise<void> {
-  const { queryRunner, entityToSyncMetadatas: metadatas } = builder
-  const { entities: found, orphans, kernel } = await findTriggers(queryRunner, searchSchema, metadatas)
-  const citus = await hasCitus(queryOf(queryRunner))
-  const entities: ExactTriggers[] = []
-  for (const entity of found) {
-    const within = queryRunner.isTransactionActive
-    const state = await exactState(entity.metadata, { query: queryOf(queryRunner), within })
-    entities.push({ ...entity, installed: state ?? entity.installed, state, citus })
-  }
-  const known = entities.map(({ metadata }) => metadata)
+  const { queryRunner } = builder
+  const { entities, orphans, kernel, citus } = await readEntities(builder, searchSchema)
   const lookups = await installedLookups(
     queryOf(queryRunner),
-    schemasOf(known, searchSchema),
-    known.flatMap(wantedLookups).map(({ name }) => name),
+    schemasOf(
+      entities.map(({ metadata }) => metadata),
+      searchSchema,
+    ),
+    entities.flatMap(wantedLookups).map(({ name }) => name),
   )
   const synchronize = async (): Promise<void> => {
     await changeAll(builder, entities, new Set(lookups), original)
   }
   const planned = await dryRun(builder, synchronize)
-  const fresh = entities.filter(({ metadata }) => !tableOf(builder, metadata))
-  const plans = entities.map((entity) => planTable(entity, { fresh, sql: planned.up }))
-  const sites = plans.map(({ site }) => site)
-  const functions = planAllFunctions(sites, kernel, guardKernel)
-  const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
+  const plans = entities.map((entity) => planTable(entity, planned.up))
+  const functions = planAllFunctions(plans, kernel, guardKernel)
+  const comeBack = plans.some(({ before, wanted }) => before.up.length > 0 && wanted.length > 0)
   // JavaScript has work to do between the statements of a text's new normalizer.
   const isByHand = planned.up.some((query) => query.includes(NORMALIZE_BY_HAND))
   // Work on rows may be refused.
@@ -127,6 +119,7 @@ async function synchronizeWithTriggers(
   const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))
   const guarded = isByHand && comeBack ? requireTransaction() : citus && isWork ? requireTransaction(FORWARDED) : []
   const refusals = await refuseInShards(queryRunner, plans, planned)
+  const fresh = entities.filter(({ isNew }) => isNew)
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
   const spread = fresh.flatMap(({ metadata }) => spreadDeclaration(metadata)?.table ?? [])
   const distributed = spread.filter((table) => table.spread === 'citus')
@@ -134,7 +127,7 @@ async function synchronizeWithTriggers(
   await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
-    await emit(queryRunner, makeRoom(sites, orphans))
+    await emit(queryRunner, makeRoom(plans, orphans))
     await emit(queryRunner, { up: [], down: functions.last })
     // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
     // then, and in a revert they exist again.
@@ -155,11 +148,70 @@ async function synchronizeWithTriggers(
   })
 }
 
+/** What a run of the schema builder begins with. */
+interface Found {
+  /** Every entity that has a text or should have triggers, or whose table has some. */
+  readonly entities: readonly SchemaEntity[]
+  /** The triggers of tables that no entity has. */
+  readonly orphans: readonly InstalledTriggers[]
+  readonly kernel: readonly InstalledKernel[]
+  readonly citus: boolean
+}
+
+/**
+ * Reads the tables of all entities, with their triggers, from the catalog.
+ *
+ * @param searchSchema the schema of a table that names none
+ * @throws UnsupportedDatabaseError if triggers are wanted, on a server that cannot keep them
+ */
+async function readEntities(builder: SchemaBuilder, searchSchema: string): Promise<Found> {
+  const { queryRunner, entityToSyncMetadatas: metadatas } = builder
+  const query = queryOf(queryRunner)
+  const declared = metadatas.map((metadata) => {
+    const works = triggerWorks(metadata)
+    return { metadata, works, wanted: wantedSets(metadata, works) }
+  })
+  const { server, tables, kernel } = await installedTriggers(
+    query,
+    schemasOf(metadatas, searchSchema),
+    declared.flatMap(({ wanted }) => wanted),
+  )
+  const found = declared.flatMap(({ metadata, works, wanted }) => {
+    const ours = tables.find((one) => isOf(one, metadata, searchSchema))
+    if (wanted.length + tableDeclarations(metadata).length === 0 && !ours) return []
+    const { schema: given = searchSchema, tableName: table } = metadata
+    const installed = ours ?? { schema: given, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
+    const schema = given === searchSchema ? undefined : given
+    return [{ metadata, works, wanted, installed, schema, table, searchSchema, isNew: !tableOf(builder, metadata) }]
+  })
+  if (found.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
+  const citus = await hasCitus(query)
+  const fresh = found.filter(({ isNew }) => isNew)
+  const entities: SchemaEntity[] = []
+  for (const one of found) {
+    const state = await exactState(one.metadata, { query, within: queryRunner.isTransactionActive })
+    const entity = { ...one, installed: state ?? one.installed, state, citus }
+    entities.push({ ...entity, ...(entity.isNew ? planNewRows(entity, fresh) : planRows(entity)) })
+  }
+  return {
+    entities,
+    orphans: tables.filter((one) => !metadatas.some((metadata) => isOf(one, metadata, searchSchema))),
+    kernel,
+    citus,
+  }
+}
+
+/** The schemas of the tables of these entities. */
+const schemasOf = (metadatas: readonly EntityMetadata[], searchSchema: string): string[] => [
+  ...new Set(metadatas.map(({ schema }) => schema ?? searchSchema)),
+]
+
+/** Whether a table that was found is that of an entity. */
+const isOf = (found: InstalledTriggers, { schema, tableName }: EntityMetadata, searchSchema: string): boolean =>
+  found.schema === (schema ?? searchSchema) && found.table === tableName
+
 /** @param sql what TypeORM and the changes of declarations will run */
-function planTable(
-  entity: ExactTriggers,
-  { fresh, sql }: { readonly fresh: readonly ExactTriggers[]; readonly sql: readonly string[] },
-): TablePlan {
+function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
   const { table, installed, wanted } = entity
   const columns = new Set([
     ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
@@ -167,9 +219,8 @@ function planTable(
   ])
   // A statement may need the triggers dropped, or change what they depend on.
   const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
-  const isNew = fresh.includes(entity)
-  const site = { ...entity, touched: sql.some(isInTheWay), isNew }
-  return { site, entity, ...planSets(site), ...(isNew ? planNewRows(entity, fresh) : planRows(entity)) }
+  const site = { ...entity, functions: planFunctions(entity), touched: sql.some(isInTheWay) }
+  return { ...site, ...planSets(site) }
 }
 
 /**
@@ -180,7 +231,7 @@ function planTable(
  */
 async function warnOfRenamed(
   queryRunner: QueryRunner,
-  fresh: readonly EntityTriggers[],
+  fresh: readonly SchemaEntity[],
   orphans: readonly InstalledTriggers[],
 ): Promise<Change> {
   const { entityMetadatas, logger } = queryRunner.connection
@@ -210,14 +261,6 @@ async function warnOfRenamed(
   return { up, down: [] }
 }
 
-/** The triggers of a table, and all else that a declaration makes; `state` is null if the table does not exist. */
-type ExactTriggers = EntityTriggers & { readonly state: TableState | null; readonly citus: boolean }
-
-interface TablePlan extends SetPlan, RowsPlan {
-  readonly site: TriggerSite
-  readonly entity: ExactTriggers
-}
-
 /** Returns TypeORM's picture of an entity's table, or undefined if there is none yet. */
 function tableOf(builder: SchemaBuilder, metadata: EntityMetadata): Table | undefined {
   const path = builder.getTablePath(metadata)
@@ -227,24 +270,23 @@ function tableOf(builder: SchemaBuilder, metadata: EntityMetadata): Table | unde
 /** Makes the changes that TypeORM would lose or does not see, and runs TypeORM's own changes. */
 async function changeAll(
   builder: SchemaBuilder,
-  entities: readonly ExactTriggers[],
+  entities: readonly SchemaEntity[],
   lookups: ReadonlySet<string>,
   original: () => Promise<void>,
 ): Promise<void> {
   const { queryRunner } = builder
   const left: Change[] = []
   for (const entity of entities) {
-    const { metadata, installed, state, citus } = entity
-    const table = tableOf(builder, metadata)
-    const on = table && { queryRunner, metadata, table, citus }
-    if (on) {
-      const plan = planRows(entity)
-      await refuseLargeTable(on, plan)
-      if (state) await dropDifferent(on, state)
-      for (const { leave } of plan.changes) if (leave) await emit(queryRunner, leave)
-      left.push(...(await changeDeclarations(on, installed)), ...(await fillColumns(on, plan)))
+    const picture = tableOf(builder, entity.metadata)
+    if (!picture) {
+      left.push(...wantedLookups(entity).map(addLookup))
+      continue
     }
-    left.push(...(on ? await changeLookups(lookups, on) : wantedLookups(metadata).map(addLookup)))
+    const on = { ...entity, queryRunner, picture }
+    await refuseLargeTable(on)
+    await dropDifferent(on)
+    for (const { leave } of on.changes) if (leave) await emit(queryRunner, leave)
+    left.push(...(await changeDeclarations(on)), ...(await fillColumns(on)), ...(await changeLookups(lookups, on)))
   }
   // The remaining changes are made after those of the columns and before those of the indexes.
   const createNewIndices = builder.createNewIndices.bind(builder)
@@ -287,12 +329,12 @@ async function dryRun(builder: SchemaBuilder, synchronize: () => Promise<void>):
 }
 
 /** The look-up indexes that an entity's declarations ask for. */
-function wantedLookups(metadata: EntityMetadata): LookupIndex[] {
+function wantedLookups({ metadata, works }: SchemaEntity): LookupIndex[] {
   const ofTexts = tableDeclarations(metadata).flatMap(({ lookup: name, table: rows }) => {
     const [column] = rows.text
     return name === undefined || !column ? [] : { rows, name, column: column.name }
   })
-  return [...ofTexts, ...triggerWorks(metadata).flatMap(({ lookups = [] }) => lookups)]
+  return [...ofTexts, ...works.flatMap(({ lookups = [] }) => lookups)]
 }
 
 /**
@@ -300,18 +342,15 @@ function wantedLookups(metadata: EntityMetadata): LookupIndex[] {
  * of them, which refuses long texts.
  *
  * @param installed the names of look-up indexes, of all tables
- * @param table TypeORM's picture of the table, whose columns have their new names already
+ * @param on a table whose columns have their new names already
  * @returns the indexes to make once the columns are changed
  */
-async function changeLookups(
-  installed: ReadonlySet<string>,
-  { queryRunner, metadata, table }: ChangingTable,
-): Promise<Change[]> {
+async function changeLookups(installed: ReadonlySet<string>, on: ChangingTable): Promise<Change[]> {
+  const { queryRunner, picture } = on
   const isLookup = ({ name = '' }: { readonly name?: string | undefined }): boolean => installed.has(name)
-  const standing = table.indices.filter(isLookup)
-  table.indices = table.indices.filter((index) => !isLookup(index))
-  const wanted = wantedLookups(metadata)
-  const rows = entityTable(metadata)
+  const standing = picture.indices.filter(isLookup)
+  picture.indices = picture.indices.filter((index) => !isLookup(index))
+  const wanted = wantedLookups(on)
   const made: Change[] = []
   for (const one of wanted) {
     const found = standing.find(({ columnNames }) => columnNames.length === 1 && columnNames[0] === one.column)
@@ -323,7 +362,7 @@ async function changeLookups(
     columnNames: [column = ''],
   } of standing) {
     if (wanted.some((one) => one.column === column)) continue
-    await emit(queryRunner, inverse(addLookup({ rows, name, column })))
+    await emit(queryRunner, inverse(addLookup({ rows: on, name, column })))
   }
   return made
 }

@@ -484,11 +484,13 @@ interface Look {
  */
 export async function exactState(metadata: EntityMetadata, look: Look): Promise<TableState | null> {
   const { query, relation = qualified(foreignSchema(metadata), metadata.tableName) } = look
-  const { table } = await tableState(query, relation, wantedSets(metadata))
+  const works = triggerWorks(metadata)
+  const sets = wantedSets(metadata, works)
+  const { table } = await tableState(query, relation, sets)
   if (!table) return null
   const texts = tableDeclarations(metadata).map((one) => one.table)
-  const indexes = [...texts.map(indexOf), ...triggerWorks(metadata).flatMap((work) => [...(work.indexes ?? [])])]
-  const triggers = wantedSets(metadata).flatMap((set) => set.triggers.filter(({ when = '' }) => when !== ''))
+  const indexes = [...texts.map(indexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
+  const triggers = sets.flatMap((set) => set.triggers.filter(({ when = '' }) => when !== ''))
   const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
   const written = await writtenAs(query, { relation, within: look.within }, words)
   return { ...table, ...(written ? { written } : {}) }

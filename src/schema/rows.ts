@@ -1,4 +1,4 @@
-import { type EntityMetadata, TableColumn } from 'typeorm'
+import { TableColumn } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { entityTable } from '../registry/declarations'
 import { type Declaration, registry, type RowsChange, tableNames, type TriggerWork } from '../registry/registry'
@@ -35,31 +35,17 @@ import {
 import {
   type ChangingTable,
   emit,
-  type EntityTriggers,
   hasCheck,
   hasColumn,
   hasIndex,
   isDeclared,
   type RowsBefore,
-  triggerWorks,
+  type RowsPlan,
+  type SchemaEntity,
 } from './table'
 
-/** The changes of one table's rows that new, changed or removed triggers require. */
-export interface RowsPlan {
-  readonly changes: readonly PlannedChange[]
-  /** The rows of sets that are no longer declared, and of columns that a set no longer has. */
-  readonly removed: readonly RemovedRows[]
-}
-
-interface PlannedChange extends RowsChange {
-  readonly work: TriggerWork
-  /** Whether `adopt` makes the change, too. */
-  readonly adoptable?: boolean
-}
-
 /** Plans the changes of the rows of a table that exists. */
-export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
-  const works = triggerWorks(metadata)
+export function planRows({ metadata, works, installed }: Omit<SchemaEntity, keyof RowsPlan>): RowsPlan {
   const { had, gone } = trace(works, installed)
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const from = { ...entityTable(metadata), primary }
@@ -91,10 +77,10 @@ function removedRows(note: TriggerNote, from: RemovedFrom): RemovedRows {
  * @param fresh all tables that do not exist yet. A revert drops them, so what triggers wrote to them needs no revert
  */
 export const planNewRows = (
-  { metadata, searchSchema }: EntityTriggers,
-  fresh: readonly EntityTriggers[],
+  { works, searchSchema }: Pick<SchemaEntity, 'works' | 'searchSchema'>,
+  fresh: readonly Pick<SchemaEntity, 'schema' | 'table'>[],
 ): RowsPlan => ({
-  changes: triggerWorks(metadata).flatMap((work) => {
+  changes: works.flatMap((work) => {
     const { rows, set } = work
     const isDropped = fresh.some(
       ({ schema = searchSchema, table }) =>
@@ -150,9 +136,8 @@ function hasAllTriggers(installed: InstalledTriggers): boolean {
 }
 
 /** Refuses, before any other change, a migration that gives a large table its names or numbers. */
-export async function refuseLargeTable(on: ChangingTable, { changes }: RowsPlan): Promise<void> {
-  const rows = entityTable(on.metadata)
-  const onRows = changes.filter(({ work, fill, install }) => {
+export async function refuseLargeTable(on: ChangingTable): Promise<void> {
+  const onRows = on.changes.filter(({ work, fill, install }) => {
     const isOfRows =
       fill !== undefined || (install !== undefined && install !== work.rows?.tables && install !== work.rows?.triggers)
     // A new name is NULL in every row.
@@ -166,7 +151,7 @@ export async function refuseLargeTable(on: ChangingTable, { changes }: RowsPlan)
     const online = adoptable
       ? adoptInstead({ entity: on.metadata.name, property })
       : 'No command changes them while others use the table.'
-    await emit(on.queryRunner, { up: [refuseLarge(rows, { gives: names ? 'names' : 'numbers', online })], down: [] })
+    await emit(on.queryRunner, { up: [refuseLarge(on, { gives: names ? 'names' : 'numbers', online })], down: [] })
   }
 }
 
@@ -179,18 +164,17 @@ const INTEGERS: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
  *
  * @returns the changes that remain once TypeORM has changed the columns, before it makes the indexes
  */
-export async function fillColumns(on: ChangingTable, { changes, removed }: RowsPlan): Promise<Change[]> {
-  for (const one of removed) await fillOnTheWayBack(on, one)
-  const rows = entityTable(on.metadata)
-  for (const { name, type } of triggerWorks(on.metadata).flatMap((work) => work.rows?.filled ?? [])) {
-    const found = on.table.findColumnByName(name)
+export async function fillColumns(on: ChangingTable): Promise<Change[]> {
+  for (const one of on.removed) await fillOnTheWayBack(on, one)
+  for (const { name, type } of on.works.flatMap((work) => work.rows?.filled ?? [])) {
+    const found = on.picture.findColumnByName(name)
     if (!found || found.type === type || !INTEGERS.has(found.type) || !INTEGERS.has(type)) continue
     // TypeORM would drop the column and add it again.
-    await emit(on.queryRunner, changeType(rows, name, { type: found.type, length: '' }, { type, length: '' }))
+    await emit(on.queryRunner, changeType(on, name, { type: found.type, length: '' }, { type, length: '' }))
     found.type = type
   }
   const left: Change[] = []
-  for (const { filled = [], fill } of changes) {
+  for (const { filled = [], fill } of on.changes) {
     const required: Change[] = []
     for (const column of filled) required.push(...(await addFilled(on, column)))
     left.push(...(fill ? [fill] : []), ...required)
@@ -200,31 +184,29 @@ export async function fillColumns(on: ChangingTable, { changes, removed }: RowsP
 
 /** Restores columns in a revert, where TypeORM adds them without NOT NULL, and without their comments. */
 async function fillOnTheWayBack(on: ChangingTable, { filled = [], fill = [] }: RemovedRows): Promise<void> {
-  const rows = entityTable(on.metadata)
   const dropped = filled.filter(({ name }) => hasColumn(on, name) && !isDeclared(on, name))
   if (dropped.length === 0) return
   const required = dropped.filter(({ nullable }) => !nullable)
-  for (const { name } of required) Object.assign(on.table.findColumnByName(name) ?? {}, { isNullable: true })
+  for (const { name } of required) Object.assign(on.picture.findColumnByName(name) ?? {}, { isNullable: true })
   const comments = dropped.flatMap(({ name }) => {
-    const comment = on.table.findColumnByName(name)?.comment
-    return comment ? changeComment(rows, name, undefined, comment).up : []
+    const comment = on.picture.findColumnByName(name)?.comment
+    return comment ? changeComment(on, name, undefined, comment).up : []
   })
-  const notNull = required.flatMap(({ name }) => requireColumn(rows, name).up)
+  const notNull = required.flatMap(({ name }) => requireColumn(on, name).up)
   await emit(on.queryRunner, { up: [], down: [...fill, ...notNull, ...comments] })
 }
 
 async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColumn): Promise<Change[]> {
-  const rows = entityTable(on.metadata)
   if (!hasColumn(on, name)) {
-    await emit(on.queryRunner, addColumn(rows, name, type))
-    on.table.addColumn(new TableColumn({ name, type, isNullable: nullable }))
+    await emit(on.queryRunner, addColumn(on, name, type))
+    on.picture.addColumn(new TableColumn({ name, type, isNullable: nullable }))
     // A revert drops the column.
-    return nullable ? [] : [{ ...requireColumn(rows, name), down: [] }]
+    return nullable ? [] : [{ ...requireColumn(on, name), down: [] }]
   }
-  const found = on.table.findColumnByName(name)
+  const found = on.picture.findColumnByName(name)
   if (!found?.isNullable || nullable) return []
   found.isNullable = false
-  return [requireColumn(rows, name)]
+  return [requireColumn(on, name)]
 }
 
 /** The sets that a table had until now, except for guards. */
@@ -256,9 +238,9 @@ function trace(works: readonly TriggerWork[], installed: InstalledTriggers): Tra
 /** A former column, and the column that replaces it. */
 export type ColumnPair = readonly [from: string, to: string]
 
-/** The former columns of the sets of an entity's table, and the columns that replace them. */
-export const setColumnPairs = (metadata: EntityMetadata, installed: InstalledTriggers): ColumnPair[] =>
-  [...trace(triggerWorks(metadata), installed).had].flatMap(([{ set }, { columns: before = {} }]) => {
+/** The former columns of the sets of a table, and the columns that replace them. */
+export const setColumnPairs = ({ works, installed }: ChangingTable): ColumnPair[] =>
+  [...trace(works, installed).had].flatMap(([{ set }, { columns: before = {} }]) => {
     const after = set.columns
     const same = Object.keys(before).filter((key) => key in after)
     const gone = Object.entries(before).filter(([key]) => !(key in after))
@@ -277,7 +259,7 @@ const primaryKey = ({ metadata }: ChangingTable): string[] =>
 
 /** The primary key before TypeORM changes any column. A restore may have omitted it, and a table may have none yet. */
 function oldPrimaryKey(on: ChangingTable): string[] {
-  const keys = [on.table.primaryColumns.map(({ name }) => name), primaryKey(on).filter((name) => hasColumn(on, name))]
+  const keys = [on.picture.primaryColumns.map(({ name }) => name), primaryKey(on).filter((name) => hasColumn(on, name))]
   return keys.find(({ length }) => length > 0) ?? ['ctid']
 }
 
@@ -302,7 +284,7 @@ export async function rebuild(
   await emit(on.queryRunner, { up: [refuseLarge(rows, { gives: 'hashes', online })], down: [] })
   const nulls = await forbidNulls(on, declaration)
   const duplicates = before ? await forbidDuplicates(on, before, rows) : []
-  const hash = on.table.findColumnByName(rows.hash)
+  const hash = on.picture.findColumnByName(rows.hash)
   const { loosened, tightened } = notNullOf(hash, rows)
   if (before) await takeAwayRules(on, before, loosened)
   await forbidOtherNormalizers(on, before, rows)
@@ -310,7 +292,7 @@ export async function rebuild(
   const { type } = rows.digest
   if (!hash) {
     await emit(on.queryRunner, addColumn(rows, rows.hash, type))
-    on.table.addColumn(new TableColumn({ name: rows.hash, type, isNullable: rows.nullable }))
+    on.picture.addColumn(new TableColumn({ name: rows.hash, type, isNullable: rows.nullable }))
   } else {
     const digests = rows.spread === undefined ? {} : { from: before?.digest, to: rows.digest }
     if (hash.type !== type) {
@@ -338,27 +320,27 @@ function notNullOf(hash: TableColumn | undefined, rows: TextTable): { loosened: 
 
 /** Drops the rules of a text that is no longer declared. A revert makes them for the rows that exist then. */
 export async function dropRules(on: ChangingTable, before: RowsBefore): Promise<void> {
-  const { table, queryRunner } = on
-  const hidden = [before.hash, before.number, before.chained].flatMap((name) => table.findColumnByName(name) ?? [])
+  const { picture, queryRunner } = on
+  const hidden = [before.hash, before.number, before.chained].flatMap((name) => picture.findColumnByName(name) ?? [])
   const [hash] = hidden
   if (!hash || hidden.length < 3 || hidden.some(({ name }) => isDeclared(on, name))) return
   // Postgres would drop the key with the hash in it, and TypeORM, from whose picture the hash goes, make none.
-  const keys = table.primaryColumns.filter((column) => !hidden.includes(column))
-  if (keys.length < table.primaryColumns.length) await queryRunner.updatePrimaryKeys(table, keys)
+  const keys = picture.primaryColumns.filter((column) => !hidden.includes(column))
+  if (keys.length < picture.primaryColumns.length) await queryRunner.updatePrimaryKeys(picture, keys)
   await takeAwayRules(on, before, !hash.isNullable)
   const columns = hidden.map(({ name, comment }) => ({ name, comment }))
   await emit(queryRunner, dropHidden(before, columns, hash.type))
-  for (const column of hidden) table.removeColumn(column)
+  for (const column of hidden) picture.removeColumn(column)
 }
 
 /** Drops index and check. A revert gives the rows their hashes and numbers before it makes them again. */
 async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash: boolean): Promise<void> {
-  const { table, queryRunner } = on
+  const { picture, queryRunner } = on
   const rows: TextRows = { ...before, digest: before.digest ?? digests.md5 }
   if (hasIndex(on, rows.index)) await emit(queryRunner, inverse(addIndex(rows)))
   if (hasCheck(on, rows.check)) await emit(queryRunner, inverse(addCheck(rows)))
-  table.indices = table.indices.filter(({ name }) => name !== rows.index)
-  table.checks = table.checks.filter(({ name }) => name !== rows.check)
+  picture.indices = picture.indices.filter(({ name }) => name !== rows.index)
+  picture.checks = picture.checks.filter(({ name }) => name !== rows.check)
   const required = requiresHash ? requireColumn(rows, rows.hash).up : []
   const rebuilt = before.digest
     ? rebuildRows({ rows, primary: oldPrimaryKey(on) })
@@ -369,7 +351,7 @@ async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash
 /** Names the rows that violate NOT NULL, which Postgres would not, both in the migration and in its revert. */
 async function forbidNulls(on: ChangingTable, declaration: Declaration): Promise<Change[]> {
   const { table: rows } = declaration
-  const { tightened, loosened } = nullChanges(declaration, (name) => on.table.findColumnByName(name)?.isNullable)
+  const { tightened, loosened } = nullChanges(declaration, (name) => on.picture.findColumnByName(name)?.isNullable)
   for (const name of tightened) {
     await emit(on.queryRunner, { up: [refuseNulls({ rows, primary: oldPrimaryKey(on) }, name)], down: [] })
   }

@@ -3,18 +3,12 @@ import { SchemaDriftError } from '../errors'
 import { entityTable } from '../registry/declarations'
 import { tableNumbers } from '../registry/registry'
 import { type Change, dropsColumn, renameColumns } from '../sql/alter'
-import type { Query, TableState } from '../sql/catalog'
+import type { Query } from '../sql/catalog'
 import { type Distribution, distributionOf, outOfShards, refuseDistributed, type Spread, spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { parseNote } from '../sql/trigger-set'
-import type { SetPlan } from '../triggers/plan'
 import { refuseSpread, tablesBeside } from './readiness'
-import { type EntityTriggers, queryOf } from './table'
-
-/** A table, and the plan of its triggers. */
-interface PlannedTable extends SetPlan {
-  readonly entity: Pick<EntityTriggers, 'metadata' | 'installed' | 'wanted'> & { readonly state: TableState | null }
-}
+import { queryOf, type TablePlan } from './table'
 
 /** The recorded statements that will run. */
 export interface Planned {
@@ -32,20 +26,18 @@ export interface Planned {
  */
 export async function refuseInShards(
   queryRunner: QueryRunner,
-  tables: readonly PlannedTable[],
+  plans: readonly TablePlan[],
   planned: Planned,
 ): Promise<Change> {
   const [up, down]: [string[], string[]] = [[], []]
-  for (const table of tables) {
-    const { metadata, state } = table.entity
+  for (const plan of plans) {
+    const { metadata, state } = plan
     if (!state?.spread.citus) continue
-    const rows = entityTable(metadata)
-    const works = worksOn(tableName(rows), table, planned)
-    const query = queryOf(queryRunner)
-    const spread = await spreadOf(query, tableName(rows), state.spread, tablesBeside(metadata))
-    requireInPlace(table, planned, works.up, spread)
-    if (works.up) up.push(refuseDistributed(rows))
-    if (works.down) down.push(refuseDistributed(rows))
+    const works = worksOn(plan, planned)
+    const spread = await spreadOf(queryOf(queryRunner), tableName(plan), state.spread, tablesBeside(metadata))
+    requireInPlace(plan, planned, works.up, spread)
+    if (works.up) up.push(refuseDistributed(plan))
+    if (works.down) down.push(refuseDistributed(plan))
   }
   return { up, down }
 }
@@ -62,15 +54,17 @@ export async function requireOutOfShards(query: Query, metadata: EntityMetadata)
 }
 
 /** @param works whether our statements read or write the rows */
-function requireInPlace(
-  { entity: { metadata }, before, after }: PlannedTable,
-  { up }: Planned,
-  works: boolean,
-  { distribution, ...spread }: Spread,
-): void {
+function requireInPlace(plan: TablePlan, { up }: Planned, works: boolean, { distribution, ...spread }: Spread): void {
   if (!distribution) return
-  const relation = tableName(entityTable(metadata))
-  const column = renamed(metadata, distribution.column, up)
+  const { metadata, before, after } = plan
+  const relation = tableName(plan)
+  // Citus follows the renaming of a column.
+  const follower = metadata.columns.find(
+    ({ databaseName }) =>
+      distribution.column !== undefined &&
+      up.includes(renameColumns(plan, new Map([[distribution.column, databaseName]])).up.join()),
+  )
+  const column = follower?.databaseName ?? distribution.column
   // Citus refuses to drop the column, but only after the triggers are dropped.
   const drops = column !== undefined && up.some((sql) => dropsColumn(sql, relation, column))
   if (drops) throw inShards(metadata, relation)
@@ -82,12 +76,8 @@ function requireInPlace(
 }
 
 /** Returns whether our statements read or write the rows of a table, or change its numbers, in `up` and in `down`. */
-function worksOn(
-  relation: string,
-  { entity, before, after }: PlannedTable,
-  planned: Planned,
-): { readonly up: boolean; readonly down: boolean } {
-  const { installed, wanted } = entity
+function worksOn(plan: TablePlan, planned: Planned): { readonly up: boolean; readonly down: boolean } {
+  const { installed, wanted, before, after } = plan
   // The shards have triggers and scopes of their own for the numbers that the table has or gets.
   const numbers = [
     ...installed.functions.filter(({ body }) => parseNote(body)?.kind === 'numbers'),
@@ -95,20 +85,10 @@ function worksOn(
   ].map(({ name }) => name)
   const isWork = (sql: string): boolean =>
     numbers.some((name) => sql.includes(name)) ||
-    (sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${relation} `)))
+    (sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${tableName(plan)} `)))
   const up = [...before.up, ...planned.up, ...after.up]
   const down = [...before.down, ...planned.down, ...after.down]
   return { up: up.some(isWork), down: down.some(isWork) }
-}
-
-/** Returns the name of a column after the migration. Citus follows the renaming. */
-function renamed(metadata: EntityMetadata, from: string | undefined, up: readonly string[]): string | undefined {
-  if (from === undefined) return undefined
-  const rows = entityTable(metadata)
-  const to = metadata.columns.find(({ databaseName }) =>
-    up.includes(renameColumns(rows, new Map([[from, databaseName]])).up.join()),
-  )
-  return to?.databaseName ?? from
 }
 
 /** @param distribution undefined if the migration drops the column by which the table is distributed */

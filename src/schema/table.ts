@@ -1,24 +1,49 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { registry, rootOf, tableDeclarations, type TriggerWork } from '../registry/registry'
-import { requireBuildable } from '../registry/internals'
+import { registry, type RowsChange, rootOf, tableDeclarations, type TriggerWork } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
-import { type InstalledKernel, type InstalledTriggers, installedTriggers, type Query } from '../sql/catalog'
+import type { Query, TableState } from '../sql/catalog'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
-import type { TriggerSet } from '../sql/trigger-set'
+import type { RemovedRows, TriggerSet } from '../sql/trigger-set'
 import type { Digest } from '../text/digest'
 import { guardsOf } from '../triggers/guard'
-import type { TriggerSite } from '../triggers/plan'
+import type { SetPlan, TableTriggers, TriggerSite } from '../triggers/plan'
 
-/** A table whose declarations may change. */
-export interface ChangingTable {
-  readonly queryRunner: QueryRunner
+/** The table of an entity in a run of the schema builder, and what its triggers require of the rows. */
+export interface SchemaEntity extends TableTriggers, RowsPlan {
   readonly metadata: EntityMetadata
-  /** The schema builder's picture of the table, which every statement must update. */
-  readonly table: Table
+  /** The registered triggers, which are wanted besides the guards. */
+  readonly works: readonly TriggerWork[]
+  /** The table does not exist yet. */
+  readonly isNew: boolean
+  /** Everything that a declaration makes, as it is. Null if the table does not exist. */
+  readonly state: TableState | null
   /** The database has Citus, which may distribute the table at any time. */
   readonly citus: boolean
 }
+
+/** The changes of one table's rows that new, changed or removed triggers require. */
+export interface RowsPlan {
+  readonly changes: readonly PlannedChange[]
+  /** The rows of sets that are no longer declared, and of columns that a set no longer has. */
+  readonly removed: readonly RemovedRows[]
+}
+
+interface PlannedChange extends RowsChange {
+  readonly work: TriggerWork
+  /** Whether `adopt` makes the change, too. */
+  readonly adoptable?: boolean
+}
+
+/** An existing table whose declarations may change. */
+export interface ChangingTable extends SchemaEntity {
+  readonly queryRunner: QueryRunner
+  /** The schema builder's picture of the table, which every statement must update. */
+  readonly picture: Table
+}
+
+/** What a run of the schema builder does to the triggers of an entity's table. */
+export type TablePlan = SchemaEntity & TriggerSite & SetPlan
 
 /** The former rules of the rows, from the note of the installed guard. */
 export interface RowsBefore extends Omit<TextRows, 'digest'> {
@@ -27,17 +52,18 @@ export interface RowsBefore extends Omit<TextRows, 'digest'> {
   readonly digest: Digest | undefined
 }
 
-export const hasColumn = ({ table }: ChangingTable, name: string): boolean => table.findColumnByName(name) !== undefined
+export const hasColumn = ({ picture }: ChangingTable, name: string): boolean =>
+  picture.findColumnByName(name) !== undefined
 
-export const hasIndex = ({ table }: ChangingTable, name: string): boolean =>
-  table.indices.some((index) => index.name === name)
+export const hasIndex = ({ picture }: ChangingTable, name: string): boolean =>
+  picture.indices.some((index) => index.name === name)
 
 /** Whether the index exists and holds the rows that it should. TypeORM does not compare conditions. */
-export const hasWholeIndex = ({ table }: ChangingTable, rows: Pick<TextRows, 'index' | 'deleted'>): boolean =>
-  table.indices.some(({ name, where }) => name === rows.index && sameCondition(indexCondition(rows), where))
+export const hasWholeIndex = ({ picture }: ChangingTable, rows: Pick<TextRows, 'index' | 'deleted'>): boolean =>
+  picture.indices.some(({ name, where }) => name === rows.index && sameCondition(indexCondition(rows), where))
 
-export const hasCheck = ({ table }: ChangingTable, name: string): boolean =>
-  table.checks.some((check) => check.name === name)
+export const hasCheck = ({ picture }: ChangingTable, name: string): boolean =>
+  picture.checks.some((check) => check.name === name)
 
 /** Whether a column of this name is declared. */
 export const isDeclared = ({ metadata }: ChangingTable, name: string): boolean =>
@@ -180,66 +206,9 @@ export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
 }
 
 /** Returns all triggers that the table of an entity needs: its guards, and those that were registered. */
-export function wantedSets(metadata: EntityMetadata): TriggerSet[] {
-  return [
-    ...tableDeclarations(metadata).flatMap(({ table }) => guardsOf(table)),
-    ...triggerWorks(metadata).map(({ set }) => set),
-  ]
+export function wantedSets(
+  metadata: EntityMetadata,
+  works: readonly TriggerWork[] = triggerWorks(metadata),
+): TriggerSet[] {
+  return [...tableDeclarations(metadata).flatMap(({ table }) => guardsOf(table)), ...works.map(({ set }) => set)]
 }
-
-/** The triggers of one entity's table. */
-export interface EntityTriggers extends Omit<TriggerSite, 'touched' | 'isNew'> {
-  readonly metadata: EntityMetadata
-}
-
-/** All triggers of ours that concern a run of the schema builder. */
-interface FoundTriggers {
-  /** The triggers of every entity that has a text or should have triggers, or whose table has some. */
-  readonly entities: readonly EntityTriggers[]
-  /** The triggers of tables that no entity has. */
-  readonly orphans: readonly InstalledTriggers[]
-  readonly kernel: readonly InstalledKernel[]
-}
-
-/**
- * Looks for the triggers of these entities in the catalog.
- *
- * @param searchSchema the schema of a table that names none
- * @throws UnsupportedDatabaseError if triggers are wanted, on a server that cannot keep them
- */
-export async function findTriggers(
-  queryRunner: QueryRunner,
-  searchSchema: string,
-  metadatas: readonly EntityMetadata[],
-): Promise<FoundTriggers> {
-  const sets = new Map(metadatas.map((one) => [one, wantedSets(one)]))
-  const { server, tables, kernel } = await installedTriggers(
-    queryOf(queryRunner),
-    schemasOf(metadatas, searchSchema),
-    [...sets.values()].flat(),
-  )
-  const entities = metadatas.flatMap((metadata) => {
-    const wanted = sets.get(metadata) ?? []
-    const found = tables.find((one) => isOf(one, metadata, searchSchema))
-    if (wanted.length + tableDeclarations(metadata).length === 0 && !found) return []
-    const { schema: given = searchSchema, tableName: table } = metadata
-    const installed = found ?? { schema: given, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
-    const schema = given === searchSchema ? undefined : given
-    return [{ metadata, schema, table, wanted, installed, searchSchema }]
-  })
-  if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
-  return {
-    entities,
-    orphans: tables.filter((one) => !metadatas.some((metadata) => isOf(one, metadata, searchSchema))),
-    kernel,
-  }
-}
-
-/** The schemas of the tables of these entities. */
-export const schemasOf = (metadatas: readonly EntityMetadata[], searchSchema: string): string[] => [
-  ...new Set(metadatas.map(({ schema }) => schema ?? searchSchema)),
-]
-
-/** Whether a table that was found is that of an entity. */
-export const isOf = (found: InstalledTriggers, { schema, tableName }: EntityMetadata, searchSchema: string): boolean =>
-  found.schema === (schema ?? searchSchema) && found.table === tableName

@@ -22,7 +22,7 @@ import { wordsOf } from '../sql/written'
 import { asGuardNote, type GuardNote } from './guard'
 
 /** The triggers of one table: the wanted ones and the installed ones. */
-export interface TriggerSite {
+export interface TableTriggers {
   /** Undefined if `search_path` finds the table anyway, as in TypeORM's own SQL. */
   readonly schema: string | undefined
   readonly table: string
@@ -30,6 +30,11 @@ export interface TriggerSite {
   readonly installed: InstalledTriggers
   /** The schema that `search_path` begins with. */
   readonly searchSchema: string
+}
+
+/** The triggers of one table, and what changes about the table. */
+export interface TriggerSite extends TableTriggers {
+  readonly functions: FunctionPlan
   /** Whether the table itself changes between the two parts of the plan. */
   readonly touched: boolean
   /** Whether the table is made between the two parts of the plan. A revert drops it with its triggers. */
@@ -55,8 +60,7 @@ export interface FunctionsPlan extends SetPlan {
  * The statements of `planAllFunctions` run between the two parts.
  */
 export function planSets(site: TriggerSite): SetPlan {
-  const { wanted, installed, touched } = site
-  const functions = planFunctions(site)
+  const { wanted, installed, functions, touched } = site
   const rebuilt = new Set(functions.fresh.map(({ name }) => name))
   const stands = (one: TriggerSet['triggers'][number]): boolean => {
     const found = installed.triggers.find(({ name }) => name === one.name)
@@ -88,7 +92,7 @@ export function planSets(site: TriggerSite): SetPlan {
 /** Renames functions of a table that has another name or schema now, if a new table needs their names. */
 export function makeRoom(sites: readonly TriggerSite[], orphans: readonly InstalledTriggers[]): Change {
   const moves = sites.flatMap((site) => {
-    const fresh = new Set(planFunctions(site).fresh.map(({ name }) => name))
+    const fresh = new Set(site.functions.fresh.map(({ name }) => name))
     return orphans
       .flatMap(({ schema: of, table, functions }) => functions.map((one) => ({ ...one, of, table })))
       .filter(({ schema, name }) => schema === homeOf(site) && fresh.has(name))
@@ -152,14 +156,16 @@ function makeAll(
   sites: readonly TriggerSite[],
   installed: readonly InstalledKernel[],
 ): Change & Pick<FunctionsPlan, 'last'> {
-  const functions = sites.map((site) => ({ site, ...planFunctions(site) }))
-  const fresh = functions.flatMap((one) => one.fresh.map((each) => sourceOf(one.site, each)))
+  const fresh = sites.flatMap((site) => site.functions.fresh.map((one) => sourceOf(site, one)))
   const temporary = (isNew: boolean): OwnedFunction[] =>
-    functions
-      .filter(({ site }) => site.isNew === isNew)
-      .flatMap((one) => one.fresh.filter(({ name }) => !one.lasting.has(name)).map((each) => sourceOf(one.site, each)))
-  const replaced = functions.flatMap((one) => one.replaced.map(({ wanted }) => sourceOf(one.site, wanted)))
-  const before = functions.flatMap((one) => one.replaced.map(({ found }) => asSource(one.site, found)))
+    sites
+      .filter((site) => site.isNew === isNew)
+      .flatMap((site) => {
+        const { fresh: made, lasting } = site.functions
+        return made.filter(({ name }) => !lasting.has(name)).map((one) => sourceOf(site, one))
+      })
+  const replaced = sites.flatMap((site) => site.functions.replaced.map(({ wanted }) => sourceOf(site, wanted)))
+  const before = sites.flatMap((site) => site.functions.replaced.map(({ found }) => asSource(site, found)))
   const shared = planKernel(sites, installed)
   const missing = shared.kernel.filter((one) => !installed.some(({ name }) => name === one.name))
   return {
@@ -194,14 +200,14 @@ function planKernel(
   return { kernel, shares }
 }
 
-const kernelOf = ({ wanted }: TriggerSite): TriggerFunction[] => wanted.flatMap(({ kernel }) => [...kernel])
+const kernelOf = ({ wanted }: TableTriggers): TriggerFunction[] => wanted.flatMap(({ kernel }) => [...kernel])
 
-const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
+const homeOf = ({ schema, searchSchema }: TableTriggers): string => schema ?? searchSchema
 
-const relationOf = ({ schema, table }: TriggerSite): string => qualified(schema, table)
+const relationOf = ({ schema, table }: TableTriggers): string => qualified(schema, table)
 
 const sourceOf = (
-  site: TriggerSite,
+  site: TableTriggers,
   one: TriggerFunction & Pick<FunctionSource, 'path' | 'writes'>,
 ): OwnedFunction => ({
   schema: site.schema,
@@ -220,6 +226,7 @@ const joined = (changes: readonly Change[]): Change => ({
 /** A function with the properties that its whole set shares. */
 type SetFunction = TriggerFunction & Pick<TriggerSet, 'path' | 'writes'>
 
+/** What happens to the functions of one table. */
 interface FunctionPlan {
   readonly fresh: readonly SetFunction[]
   /** The names of the fresh functions that replace those of an untrusted role. A revert keeps them. */
@@ -228,7 +235,7 @@ interface FunctionPlan {
   readonly obsolete: readonly InstalledFunction[]
 }
 
-function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
+export function planFunctions({ wanted, installed }: TableTriggers): FunctionPlan {
   const pairs = wanted
     .flatMap(({ functions, path, writes }) => functions.map((one) => ({ ...one, path, writes })))
     .map((one) => {
@@ -255,7 +262,7 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
   }
 }
 
-function asSource(site: TriggerSite, found: InstalledFunction): OwnedFunction {
+function asSource(site: TableTriggers, found: InstalledFunction): OwnedFunction {
   const { schema, name, body, settings } = found
   // A table of another schema whose name the function finds, which the note of its set records.
   const finds = !settings.includes(functionSettings([schema]).at(-1) ?? '')
