@@ -490,7 +490,7 @@ export async function exactState(metadata: EntityMetadata, look: Look): Promise<
   if (!table) return null
   const texts = tableDeclarations(metadata).map((one) => one.table)
   const indexes = [...texts.map(indexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
-  const triggers = sets.flatMap((set) => set.triggers.filter(({ when = '' }) => when !== ''))
+  const triggers = sets.flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
   const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
   const written = await writtenAs(query, { relation, within: look.within }, words)
   return { ...table, ...(written ? { written } : {}) }

@@ -32,18 +32,16 @@ export interface Trigger {
   readonly runs: string
   /** The value of `pg_trigger.tgtype`: a sum of `FIRES`. */
   readonly type: number
-  /** The trigger has a WHEN. */
-  readonly conditional: boolean
   /** The columns that it must name, in this order. If undefined, any columns. */
   readonly columns?: readonly string[]
   /** The columns that its condition names, in any order. If undefined, any columns. */
   readonly compares?: readonly string[]
-  /** The condition of its WHEN, as SQL. Empty if there is none. If undefined, any condition. */
-  readonly when?: string
-  /** The function's arguments. If undefined, any arguments. */
-  readonly args?: readonly string[]
-  /** The text after REFERENCING. Empty if there is none. If undefined, any text. */
-  readonly transitions?: string
+  /** The condition of its WHEN, as SQL. Empty if there is none. */
+  readonly when: string
+  /** The function's arguments. */
+  readonly args: readonly string[]
+  /** The text after REFERENCING. Empty if there is none. */
+  readonly transitions: string
   /** The whole CREATE TRIGGER statement. */
   readonly create: string
 }
@@ -262,7 +260,6 @@ export function triggerOn(table: RelationName, firing: Firing): Trigger {
     name,
     runs,
     type,
-    conditional: when.length > 0,
     ...(columns.length > 0 ? { columns } : {}),
     when: when.join(' OR '),
     args,

@@ -27,7 +27,7 @@ export const wordedIndex = ({ name: key, columns, where }: NamedIndex): Wording 
 const ROW_EVENTS = ['insert', 'delete', 'update'] as const
 
 /** Covers only the condition of the trigger. All other parts are compared separately. */
-export const wordedTrigger = ({ name: key, type, when = 'true' }: Trigger): Wording => {
+export const wordedTrigger = ({ name: key, type, when }: Trigger): Wording => {
   const events = ROW_EVENTS.filter((event) => (type & FIRES[event]) !== 0).map((event) => event.toUpperCase())
   return {
     key: `trigger ${key}`,

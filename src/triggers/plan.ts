@@ -319,10 +319,9 @@ function isOtherTrigger(
   found: InstalledTrigger,
   installed: InstalledTriggers,
 ): boolean {
-  const isNoted = (): boolean => notesOf(installed).some(({ triggers }) => triggers.includes(wanted.digest))
-  const { when, conditional, args, name } = wanted
-  const isWorded = conditional ? when !== undefined && installed.written?.has(`trigger ${name}`) : args !== undefined
-  return triggerDifference(wanted, found, installed) !== undefined || !(isWorded === true || isNoted())
+  if (triggerDifference(wanted, found, installed) !== undefined) return true
+  if (wanted.when === '' || installed.written?.has(`trigger ${wanted.name}`)) return false
+  return !notesOf(installed).some(({ triggers }) => triggers.includes(wanted.digest))
 }
 
 /** The properties of every function: plpgsql, and the defaults volatile, not strict and parallel unsafe. */
@@ -374,19 +373,19 @@ export function triggerDifference(
   found: InstalledTrigger,
   { schema, written }: InstalledTriggers,
 ): string | undefined {
-  const { columns, compares, args, transitions } = wanted
+  const { columns, compares } = wanted
   const words = written?.get(`trigger ${wanted.name}`)
-  const given = args && Buffer.from(args.map((one) => `${one}\0`).join('')).toString('hex')
+  const args = Buffer.from(wanted.args.map((one) => `${one}\0`).join('')).toString('hex')
   return firstOf({
     'it runs another function': found.runs.name !== wanted.runs || found.runs.schema !== schema,
-    'it fires at another moment': found.type !== wanted.type || found.conditional !== wanted.conditional,
+    'it fires at another moment': found.type !== wanted.type || found.conditional !== (wanted.when !== ''),
     [NAMES_OTHERS]: columns !== undefined && JSON.stringify(columns) !== JSON.stringify(found.columns),
     // The trigger follows a renamed column, and the function that it runs does not.
     [COMPARES_OTHERS]: compares !== undefined && sorted(compares) !== sorted(found.blocks),
     // Another release may have made the same in another way.
     ...(written && {
-      'it has other arguments': given !== undefined && given !== found.args,
-      'it has other transition tables': transitions !== undefined && transitions !== found.transitions,
+      'it has other arguments': args !== found.args,
+      'it has other transition tables': wanted.transitions !== found.transitions,
       'it belongs to an extension': found.extension,
       'its condition differs': words !== undefined && words !== wordsOf(found.definition),
     }),

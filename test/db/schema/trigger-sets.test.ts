@@ -8,7 +8,7 @@ import {
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError } from '../../../src'
-import { FIRES, type Trigger, type TriggerSet, triggerSet } from '../../../src/sql/trigger-set'
+import { type Firing, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../../src/sql/trigger-set'
 import { attachDataSource } from '../../../src/declare/data-source'
 import { dataSourceOf, type TriggerWork } from '../../../src/registry/registry'
 import { ensureTriggers } from '../../../src/schema/readiness'
@@ -43,16 +43,6 @@ const WORDS = { name: 'words', type: 'integer', nullable: false }
 /** A set with triggers of every shape: the words of each row, and a book in another schema of what was written. */
 function bookKeeping(table: string, schema: string | undefined, { version = 1, text = 'text' }: Options): TriggerSet {
   const [count, book] = [`${table} count`, `${table} book`]
-  const on = (home: string | undefined): string => (home === undefined ? `"${table}"` : `"${home}"."${table}"`)
-  const run = (home: string | undefined, name: string): string =>
-    `EXECUTE FUNCTION ${home === undefined ? '' : `"${home}".`}"${name}"()`
-  const trigger = (name: string, type: number, create: string): Trigger => ({
-    name: `${table} ${name}`,
-    runs: name === 'words' ? count : book,
-    type,
-    conditional: create.includes('WHEN'),
-    create: `CREATE TRIGGER "${table} ${name}" ${create}`,
-  })
   return triggerSet({
     kind: 'numbers',
     name: 'book keeping',
@@ -86,29 +76,24 @@ END
 `,
       },
     ],
-    triggers: (home) => [
-      trigger(
-        'words',
-        FIRES.row + FIRES.before + FIRES.insert,
-        `BEFORE INSERT ON ${on(home)} FOR EACH ROW WHEN (NEW.words IS NULL) ${run(home, count)}`,
-      ),
-      trigger(
-        'inserted',
-        FIRES.insert,
-        `AFTER INSERT ON ${on(home)} REFERENCING NEW TABLE AS changed FOR EACH STATEMENT ${run(home, book)}`,
-      ),
-      trigger(
-        'deleted',
-        FIRES.delete,
-        `AFTER DELETE ON ${on(home)} REFERENCING OLD TABLE AS changed FOR EACH STATEMENT ${run(home, book)}`,
-      ),
-      trigger(
-        'updated',
-        FIRES.row + FIRES.update,
-        `AFTER UPDATE ON ${on(home)} REFERENCING OLD TABLE AS changed FOR EACH ROW WHEN (OLD.${text} IS DISTINCT FROM NEW.${text}) ${run(home, book)}`,
-      ),
-      trigger('truncated', FIRES.truncate, `AFTER TRUNCATE ON ${on(home)} FOR EACH STATEMENT ${run(home, book)}`),
-    ],
+    triggers: (home) => {
+      const trigger = (name: string, firing: Omit<Firing, 'name'>): Trigger =>
+        triggerOn({ schema: home, name: table }, { name: `${table} ${name}`, ...firing })
+      const [gone, came] = ['OLD TABLE AS changed', 'NEW TABLE AS changed']
+      return [
+        trigger('words', { time: 'BEFORE', events: ['insert'], when: ['NEW.words IS NULL'], runs: count }),
+        trigger('inserted', { time: 'AFTER', events: ['insert'], each: 'STATEMENT', referencing: came, runs: book }),
+        trigger('deleted', { time: 'AFTER', events: ['delete'], each: 'STATEMENT', referencing: gone, runs: book }),
+        trigger('updated', {
+          time: 'AFTER',
+          events: ['update'],
+          referencing: gone,
+          when: [`OLD.${text} IS DISTINCT FROM NEW.${text}`],
+          runs: book,
+        }),
+        trigger('truncated', { time: 'AFTER', events: ['truncate'], each: 'STATEMENT', runs: book }),
+      ]
+    },
     note: { protocol: 99, version },
   })
 }
