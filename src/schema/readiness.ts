@@ -1,6 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { type Finding, SchemaDriftError } from '../errors'
-import { foreignSchema } from '../registry/declarations'
+import { entityTable, foreignSchema } from '../registry/declarations'
 import {
   dataSourceOf,
   type Declaration,
@@ -16,7 +16,7 @@ import {
 import { namesTable } from '../registry/names'
 import { requireServer } from '../registry/internals'
 import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
-import { type Query, tableOids, type TableState, tableState } from '../sql/catalog'
+import { type Query, type ServerState, tableOids, type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { distributeScopes, isElsewhere, type Spread, spreadOf } from '../sql/spread'
@@ -67,7 +67,7 @@ export function ensureReady(declaration: Declaration, asking: Asking): ReadyTabl
   // A tenant's table has another key.
   const known = registry.ready.get(declaration)?.get(ONLY)
   if (known) return known
-  if (isOneOfMany(declaration)) return ofTenant(declaration, asking.query)
+  if (hasTenants(declaration.metadata)) return ofTenant(declaration, asking.query)
   return asking.shared ? askFor(declaration, ONLY, asking.query) : askOnce(declaration, asking)
 }
 
@@ -135,9 +135,6 @@ async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyT
   }
 }
 
-/** Whether the entity has a table in the schema of each tenant. */
-export const isOneOfMany = ({ metadata }: Declaration): boolean => hasTenants(metadata)
-
 /** Whether `search_path` selects the table. A cached answer could then be that for another tenant's table. */
 export function hasTenants(metadata: EntityMetadata): boolean {
   const settings = registry.settings.get(dataSourceOf(metadata))
@@ -153,15 +150,7 @@ const FIRST_TO_CRASH = 180_000
 
 async function inspect(declaration: Declaration, query: Query): Promise<ReadyTable> {
   const { table, metadata } = declaration
-  const works = triggerWorks(metadata)
-  const sets = [...guardsOf(table), ...works.map(({ set }) => set)]
-  const { server, table: state } = await tableState(query, tableName(table), sets)
-  requireServer(server, sets.length > 0)
-  if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
-  const spread = await spreadOf(query, tableName(table), state.spread, tablesBeside(metadata))
-  refuseSpread(metadata, spread, [table])
-  const findings = [...findDrift(table, state), ...workDrift(works, state)]
-  if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
+  const { server, state, spread } = await lookAt(metadata, [table], query)
   const ofTexts = new Set(tableDeclarations(metadata).map((one) => one.table.index))
   const partitioned = state.spread.partitionedBy.length > 0
   return {
@@ -175,13 +164,36 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   }
 }
 
+/**
+ * Reads an entity's table, which must have everything that these texts and the registered triggers need.
+ *
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ */
+async function lookAt(
+  metadata: EntityMetadata,
+  texts: readonly TextTable[],
+  query: Query,
+): Promise<{ readonly server: ServerState; readonly state: TableState; readonly spread: Spread }> {
+  const relation = tableName(entityTable(metadata))
+  const works = triggerWorks(metadata)
+  const sets = [...texts.flatMap(guardsOf), ...works.map(({ set }) => set)]
+  const { server, table: state } = await tableState(query, relation, sets)
+  requireServer(server, sets.length > 0)
+  if (!state) throw new SchemaDriftError(metadata.tableName, only('missing', 'table', metadata.tableName))
+  const spread = await spreadOf(query, relation, state.spread, tablesBeside(metadata))
+  refuseSpread(metadata, spread, texts)
+  const findings = [...texts.flatMap((one) => findDrift(one, state)), ...workDrift(works, state)]
+  if (findings.length > 0) throw new SchemaDriftError(metadata.tableName, findings)
+  return { server, state, spread }
+}
+
 /** Identifies the table that search_path finds, and those that its triggers write to. These differ between sessions. */
 async function tenantOf(metadata: EntityMetadata, query: Query): Promise<string | undefined> {
   const root = rootOf(metadata)
   const written = triggerWorks(root).flatMap(({ set: { writes } }) =>
     writes ? [qualified(writes.schema, writes.name)] : [],
   )
-  return await tableOids(query, qualified(foreignSchema(root), root.tableName), written)
+  return await tableOids(query, tableName(entityTable(root)), written)
 }
 
 /** Tables that were found ready, by entity, and by OIDs if search_path selects the tenant. */
@@ -196,19 +208,11 @@ const ready = new WeakMap<EntityMetadata, Set<string>>()
  */
 export async function ensureTriggers(metadata: EntityMetadata, query: Query): Promise<void> {
   const root = rootOf(metadata)
-  const relation = qualified(foreignSchema(root), root.tableName)
-  const tenant = hasTenants(root) ? await tenantOf(root, query) : relation
+  const tenant = hasTenants(root) ? await tenantOf(root, query) : ONLY
   const known = ready.get(root) ?? new Set<string>()
   if (tenant !== undefined && known.has(tenant)) return
-  const works = triggerWorks(root)
-  const sets = works.map(({ set }) => set)
-  const { server, table } = await tableState(query, relation, sets)
-  requireServer(server, sets.length > 0)
-  const spread = table && (await spreadOf(query, relation, table.spread, tablesBeside(root)))
-  if (spread) refuseSpread(root, spread, [])
-  const findings = table ? workDrift(works, table) : only('missing', 'table', root.tableName)
-  if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
-  ready.set(root, known.add(tenant ?? relation))
+  await lookAt(root, [], query)
+  if (tenant !== undefined) ready.set(root, known.add(tenant))
 }
 
 /** Returns the declarations that cannot be enforced where the rows of their table are. */
@@ -483,7 +487,7 @@ interface Look {
  * @returns null if there is no such table
  */
 export async function exactState(metadata: EntityMetadata, look: Look): Promise<TableState | null> {
-  const { query, relation = qualified(foreignSchema(metadata), metadata.tableName) } = look
+  const { query, relation = tableName(entityTable(metadata)) } = look
   const works = triggerWorks(metadata)
   const sets = wantedSets(metadata, works)
   const { table } = await tableState(query, relation, sets)

@@ -4,7 +4,7 @@ import { UniqueTextError } from '../errors'
 import { type Declaration, registry } from '../registry/registry'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { decided, isUndecided, markOf, undecided } from '../sql/find'
-import { ensureReady, isOneOfMany, knownReady } from '../schema/readiness'
+import { ensureReady, hasTenants, knownReady } from '../schema/readiness'
 import { queryOf } from '../schema/table'
 import { declarationsIn } from './refusals'
 
@@ -20,7 +20,7 @@ interface Sender {
  * check is final. The condition then stays right for rows without a hash.
  */
 export function markFor(declaration: Declaration): string | undefined {
-  if (isOneOfMany(declaration)) return undefined
+  if (hasTenants(declaration.metadata)) return undefined
   const { marks } = registry
   const number = marks.numbers.get(declaration) ?? (marks.last += 1)
   marks.numbers.set(declaration, number)
