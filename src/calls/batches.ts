@@ -8,7 +8,7 @@ import { hasObjects, parameterText } from '../sql/types'
 import type { ReadyText, Updates } from './entity-text'
 import type { RequestedRow, RowValues } from './row-values'
 import { isChanging } from './updates'
-import { batchStatementOf, NO_DEFAULTS, rowShape, statementsOf } from './statements'
+import { batchStatementOf, rowShape, statementsOf } from './statements'
 
 /** Rows of one statement. The round trip hardly counts, and two statements at once can still share a call's work. */
 const BATCH_ROWS = 1_000
@@ -233,7 +233,7 @@ function columnSets(items: readonly BatchItem[]): RowValues[] {
 export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const values = columnsOf(items, [])
   if (!entityText.ready.distributed) return { statement: statementsOf(entityText).findMany, values }
-  const shape = { ...rowShape(entityText, []), types: entityText.ready.types, defaults: NO_DEFAULTS }
+  const shape = rowShape(entityText, [])
   return {
     statement: findSpreadStatement(shape, values),
     values: [...scopesOf(shape.table, values), ...values.slice(-1)],
@@ -254,8 +254,7 @@ export function* createQueries(
 ): Generator<{ readonly query: BatchQuery; readonly places: readonly number[] }> {
   const chosen = missing.flatMap((index) => items[index] ?? [])
   const others = [...new Set(columnSets(chosen).flatMap((row) => row.others))]
-  const row = rowShape(entityText, others)
-  const shape = { ...row, types: entityText.ready.types, defaults: NO_DEFAULTS }
+  const shape = rowShape(entityText, others)
   const width = insertColumns(shape).length
   const keyLength = width - others.length
   const length = Math.floor((MAX_PARAMETERS - keyLength) / width)

@@ -26,16 +26,12 @@ import { isChanging } from './updates'
 /** An empty list that all rows with only a key share, because thousands of lists would cost memory. */
 export const NO_OTHERS: readonly string[] = []
 
-/** The defaults if all rows set the same columns. */
-export const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
-
 /**
  * Returns the statements for rows that set the same columns beside their key. Each is compiled once, when first sent.
  */
 export function statementsOf(entityText: ReadyText, others: readonly string[] = NO_OTHERS): RowStatements {
   return cached(entityText.rowStatements, others, () => {
     const shape = rowShape(entityText, others)
-    const batch = { ...shape, types: entityText.ready.types, defaults: NO_DEFAULTS }
     return lazily<RowStatements>({
       find: () => findStatement(shape),
       findStanding: () => findStandingStatement(shape),
@@ -53,8 +49,8 @@ export function statementsOf(entityText: ReadyText, others: readonly string[] = 
       },
       delete: () => deleteStatement(shape, classFilter(entityText.metadata), deletedColumn(entityText)),
       deleteAnyway: () => deleteStatement(shape, classFilter(entityText.metadata)),
-      findMany: () => findManyStatement(batch),
-      findTogether: () => findTogetherStatement(batch),
+      findMany: () => findManyStatement(shape),
+      findTogether: () => findTogetherStatement(shape),
     })
   })
 }
@@ -94,7 +90,7 @@ export function batchStatementOf(
   const key = [...others, '', ...[...defaults].flat(), '', ...fewScopes, '', ...update, String(updates?.skipUnchanged)]
   if (updates) key.push(updates.sqlKey)
   return cached(entityText.batchStatements, key, () => {
-    const shape = { ...rowShape(entityText, others), types: entityText.ready.types, defaults, fewScopes }
+    const shape = { ...rowShape(entityText, others), defaults, fewScopes }
     return updates && isChanging(updates, { others })
       ? upsertManyStatement(shape, updateShape(entityText, updates, update))
       : findOrCreateManyStatement(shape)
@@ -129,18 +125,16 @@ export function rowShape(
     (name): name is string => name !== undefined && !names.includes(name),
   )
   return {
+    ...ready,
     table: declaration.table,
     others,
     select: [...names, ...hidden],
     echoed,
-    types: ready.types,
     spatial,
     otherNumbers: guardedNumbers(otherTexts.map(({ table }) => table)),
-    deferrable: ready.deferrable,
-    distributed: ready.distributed,
-    partitioned: ready.partitioned,
-    crashesByPruning: ready.crashesByPruning,
     numbered: tableNumbers(metadata).length > 0,
+    defaults: new Map(),
+    fewScopes: [],
   }
 }
 

@@ -90,7 +90,7 @@ SELECT pg_catalog.count(*)::pg_catalog.text FROM removed`,
     forget: named(
       `WITH forgotten AS (
   DELETE FROM ${tableName(table)} AS t
-  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}
+  WHERE ${holdsText({ table }, parameter)}
   RETURNING 1
 )
 SELECT pg_catalog.count(*)::pg_catalog.text FROM forgotten`,
@@ -133,7 +133,7 @@ function selectToken(table: TextTable, columns: TokenColumns): string {
     ${flag(of('failed'))} AS failed, ${flag(`${of('expiresAt')} OPERATOR(pg_catalog.<=) ${NOW}`)} AS expired,
     NULL::pg_catalog.text AS transaction
   FROM ${tableName(table)} AS t
-  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}`
+  WHERE ${holdsText({ table }, parameter)}`
 }
 
 const parseToken: Statement<StoredToken>['parse'] = ([

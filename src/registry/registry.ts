@@ -15,7 +15,7 @@ import type { FormerPolicy } from '../sql/names'
 import type { NumberTable } from '../sql/numbers'
 import type { TextTable } from '../sql/text-table'
 import type { RemovedFrom, RemovedRows, TriggerKind, TriggerNote, TriggerSet } from '../sql/trigger-set'
-import type { ColumnTypes } from '../sql/types'
+import type { TableTraits } from '../sql/types'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
 
@@ -80,20 +80,11 @@ export interface NumberDeclaration {
 }
 
 /** The properties of a table that was found ready. */
-export interface ReadyTable {
-  readonly types: ColumnTypes
-  /** A unique or exclusion constraint of the table is deferrable. */
-  readonly deferrable: boolean
+export interface ReadyTable extends TableTraits {
   /** Policies limit the rows that a role sees. */
   readonly rowSecurity: boolean
-  /** The table's rows are in shards of a cluster. If undefined, the database is not in a cluster. */
-  readonly distributed: boolean | undefined
   /** Unique indexes with a condition or an expression, except those of texts. */
   readonly unusual: readonly UnusualIndex[]
-  /** The rows are in partitions. */
-  readonly partitioned: boolean
-  /** The server must not prune partitions at run time in a statement that locks rows. */
-  readonly crashesByPruning: boolean
 }
 
 /** Options of a DataSource, from `withUniqueText`. */

@@ -1,4 +1,4 @@
-import { asStored, type ColumnTypes, typeOf } from './types'
+import { asStored, typeOf } from './types'
 import { list, unnest } from './identifier'
 import {
   anyNumber,
@@ -27,15 +27,6 @@ export interface BatchRow extends StoredRow {
   readonly index: number
 }
 
-/** The columns of the rows of a batch. */
-export interface BatchShape extends RowShape {
-  readonly types: ColumnTypes
-  /** SQL of the default of every column that some rows have no value for. */
-  readonly defaults: ReadonlyMap<string, string>
-  /** Scope columns with few values, which are also sent as arrays after all other parameters. @default none */
-  readonly fewScopes?: readonly string[]
-}
-
 /**
  * Finds, or inserts at number 0, many rows in one round trip. A parameter is an array of texts for each column. Then an
  * array of booleans for each column of `defaults` marks the rows that have a value for it.
@@ -48,9 +39,8 @@ export interface BatchShape extends RowShape {
  * Usually not prepared, because a plan for a small table would be kept too long, and planning is cheap next to a batch.
  * Over many partitions, planning costs more than the batch. The prepared statement is planned anew as they grow.
  */
-export function findOrCreateManyStatement(shape: BatchShape): Statement<BatchRow> {
-  const { fewScopes = [], partitioned } = shape
-  const isKept = partitioned === true && fewScopes.length === 0
+export function findOrCreateManyStatement(shape: RowShape): Statement<BatchRow> {
+  const isKept = shape.partitioned && shape.fewScopes.length === 0
   const sql = `WITH ${input(shape, isKept ? unseen : undefined)}, found AS (
   ${found(shape)}
 ), ${createdMany(shape)}
@@ -65,11 +55,11 @@ ${selectCreated(shape)}`
 const unseen = (array: string): string => `(SELECT ${array})`
 
 /** Finds rows with the texts of a batch. A text has several only if the guard was off. Takes the key's parameters. */
-export function findManyStatement(shape: BatchShape): Statement<BatchRow> {
+export function findManyStatement(shape: RowShape): Statement<BatchRow> {
   return { name: '', sql: findMany(shape), parse: batchParser(shape, false) }
 }
 
-const findMany = (shape: BatchShape, givenArray?: (array: string) => string): string =>
+const findMany = (shape: RowShape, givenArray?: (array: string) => string): string =>
   `WITH ${input(shape, givenArray)}\n  ${found(shape)}`
 
 /**
@@ -77,13 +67,13 @@ const findMany = (shape: BatchShape, givenArray?: (array: string) => string): st
  * than finding so few rows. The planner must not see their number: a plan for fewer than ten rows seems so much cheaper
  * than one for any number that it would plan every time.
  */
-export function findTogetherStatement(shape: BatchShape): Statement<BatchRow> {
+export function findTogetherStatement(shape: RowShape): Statement<BatchRow> {
   return named(findMany(shape, unseen), batchParser(shape, false))
 }
 
 /** LATERAL has a limit because a join would read the whole of a small table. A limit of 2 shows a duplicate. */
-function found(shape: BatchShape): string {
-  const { table, fewScopes = [], types, defaults } = shape
+function found(shape: RowShape): string {
+  const { table, fewScopes, types, defaults } = shape
   // This repeats the hash condition of `holdsText`. The planner counts it as one more condition. In a table that has
   // grown much since it was analyzed, it then expects cheap look-ups: an index scan each, with nothing to compile.
   const hash = `i.c${table.scope.length + table.text.length}`
@@ -109,7 +99,7 @@ function found(shape: BatchShape): string {
 }
 
 /** Inserts the rows of the batch that were not found. */
-export function createdMany(shape: BatchShape): string {
+export function createdMany(shape: RowShape): string {
   const { table, types, defaults, select } = shape
   const columns = insertColumns(shape)
   const values = columns.map((name, index) =>
@@ -131,8 +121,8 @@ export function createdMany(shape: BatchShape): string {
 }
 
 /** The order in which rows are inserted and locked. */
-export function inputOrder({ table, numbered }: BatchShape): string {
-  if (table.scope.length === 0 || numbered === true) return 'i.ordinal'
+export function inputOrder({ table, numbered }: RowShape): string {
+  if (table.scope.length === 0 || numbered) return 'i.ordinal'
   const key = keyColumns(table).map((name, index) =>
     table.text.some((text) => text.name === name) ? `i.c${index} COLLATE pg_catalog."C"` : `i.c${index}`,
   )
@@ -140,7 +130,7 @@ export function inputOrder({ table, numbered }: BatchShape): string {
 }
 
 /** The inserted rows, for each row of the batch that requested one. There is none if a trigger changed the text. */
-export function selectCreated(shape: BatchShape, notes: { readonly otherTexts?: string } = {}): string {
+export function selectCreated(shape: RowShape, notes: { readonly otherTexts?: string } = {}): string {
   const { table } = shape
   // Rows are compared as stored. The column's own collation may treat values as equal that differ in the batch.
   const row = [...table.scope, table.hash, table.number].map((name) => field('t', name))
@@ -155,7 +145,7 @@ JOIN input AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
 }
 
 /** @param tellsOthers the statement includes other texts */
-export function batchParser(shape: BatchShape, tellsOthers: boolean): Statement<BatchRow>['parse'] {
+export function batchParser(shape: RowShape, tellsOthers: boolean): Statement<BatchRow>['parse'] {
   const columnsOf = columnsParser(shape, { start: 1, tellsOthers }, sentInBatch)
   return (row, values) => {
     const [ordinal, created, hashNumber] = row
@@ -174,7 +164,7 @@ export function batchParser(shape: BatchShape, tellsOthers: boolean): Statement<
  *
  * @param givenArray the SQL of a parameter. @default the parameter itself
  */
-export function input(shape: BatchShape, givenArray = (array: string): string => array): string {
+export function input(shape: RowShape, givenArray = (array: string): string => array): string {
   const { table, types } = shape
   const columns = insertColumns(shape).map((_, index) => `c${index}`)
   const given = [...shape.defaults.keys()].map((_, index) => `g${index}`)
@@ -198,10 +188,10 @@ export function input(shape: BatchShape, givenArray = (array: string): string =>
 }
 
 /** The value of a row of the batch for a column outside its key, or `otherwise` if the row has none. */
-export function broughtOr(shape: BatchShape, name: string, otherwise: string): string {
+export function broughtOr(shape: RowShape, name: string, otherwise: string): string {
   const value = `i.c${insertColumns(shape).indexOf(name)}`
   const type = typeOf(shape.types, name)
-  const brought = shape.spatial?.has(name) ? written(shape, name, value) : `${value}::${type}`
+  const brought = shape.spatial.has(name) ? written(shape, name, value) : `${value}::${type}`
   const nth = [...shape.defaults.keys()].indexOf(name)
   return nth === -1 ? brought : `CASE WHEN i.g${nth} THEN ${brought} ELSE ${otherwise} END`
 }

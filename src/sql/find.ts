@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { quote } from './identifier'
 import { alike, bytewise, equal, field, isLive, isOther, tableName, type TextTable, within } from './text-table'
-import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './types'
+import { asStored, fromGeoJson, type SpatialColumn, type TableTraits, toGeoJson } from './types'
 
 /** A row from the driver: values in the order of the select list. */
 export type WireRow = readonly unknown[]
@@ -19,42 +19,27 @@ export interface StoredRow {
  * The columns of a row, by their database names. The parameters of every statement are the row's values in this order:
  * scope, text, hash, then `others`.
  */
-export interface RowShape {
+export interface RowShape extends TableTraits {
   readonly table: TextTable
   /** Further columns of an insert. */
   readonly others: readonly string[]
   /** The columns to return. */
   readonly select: readonly string[]
-  /**
-   * The text columns of `select` that a row stores exactly as they were sent. The server need not return them.
-   * @default none
-   */
-  readonly echoed?: readonly string[] | undefined
-  /** The types of at least the scope, so that values are compared as they will be stored. @default as they are */
-  readonly types?: ColumnTypes | undefined
-  /** @default none */
-  readonly spatial?: ReadonlyMap<string, SpatialColumn> | undefined
-  /**
-   * The table has a deferrable constraint, which ON CONFLICT without a target does not accept (55000). The statements
-   * then name our index, and a violation of any other index raises an error. @default false
-   */
-  readonly deferrable?: boolean | undefined
-  /** The rows are in shards, and the server accepts only simpler statements. @default false */
-  readonly distributed?: boolean | undefined
-  /** The rows are in partitions, and the planner considers all of them. @default false */
-  readonly partitioned?: boolean | undefined
-  /** The rows are in partitions, and a statement that locks rows must not prune at run time. @default false */
-  readonly crashesByPruning?: boolean | undefined
-  /** Rows are numbered as they are written, so they keep the order of the batch. @default false */
-  readonly numbered?: boolean | undefined
+  /** The text columns of `select` that a row stores exactly as they were sent. The server need not return them. */
+  readonly echoed: readonly string[]
+  readonly spatial: ReadonlyMap<string, SpatialColumn>
+  /** Rows are numbered as they are written, so they keep the order of the batch. */
+  readonly numbered: boolean
   /** The columns of the hash numbers that guards assign to the table's other texts. */
-  readonly otherNumbers?: readonly string[]
+  readonly otherNumbers: readonly string[]
+  /** In a batch: SQL of the default of every column that some rows have no value for. */
+  readonly defaults: ReadonlyMap<string, string>
+  /** In a batch: scope columns with few values, which are also sent as arrays after all other parameters. */
+  readonly fewScopes: readonly string[]
 }
 
 /** SQL. A row that was found returns NULL, because no boolean parser of the user ever receives NULL. */
 export const CREATED = { yes: 'true', no: 'NULL::boolean' } as const
-
-const NO_NAMES: readonly string[] = []
 
 /** The notes of a select list: the flag, and the stored texts if they may differ from the sent ones. */
 interface RowNotes {
@@ -71,7 +56,7 @@ export const SAME_TEXTS = 'NULL::pg_catalog.text'
 export function selectRow(shape: RowShape, row: string, { created, otherTexts }: RowNotes): string {
   const others = otherTexts === undefined || !echoes(shape) ? '' : `,\n    ${otherTexts} AS other_texts`
   const head = `${created} AS created, ${field(row, shape.table.number)} AS hash_number${others}`
-  return listed(head, selectList(shape, row))
+  return listed(head, returningList(shape, row, shape.echoed))
 }
 
 /** The columns of `selectRow` if it includes other texts. */
@@ -79,16 +64,14 @@ export const rowColumns = (shape: RowShape): string[] => [
   'created',
   'hash_number',
   ...(echoes(shape) ? ['other_texts'] : []),
-  ...shape.select.flatMap((name, index) => (isEchoed(shape, name) ? [] : [`s${index}`])),
+  ...shape.select.flatMap((name, index) => (shape.echoed.includes(name) ? [] : [`s${index}`])),
 ]
 
-const echoes = ({ echoed = NO_NAMES }: RowShape): boolean => echoed.length > 0
-
-const isEchoed = ({ echoed = NO_NAMES }: Pick<RowShape, 'echoed'>, name: string): boolean => echoed.includes(name)
+const echoes = ({ echoed }: RowShape): boolean => echoed.length > 0
 
 /** The stored texts as JSON, or NULL if they are the sent ones. */
 export function otherTexts(shape: RowShape, value: (index: number) => string): string {
-  const { echoed = NO_NAMES, table } = shape
+  const { echoed, table } = shape
   const changed = table.text.flatMap(({ name }, index) =>
     echoed.includes(name) ? [isOther(asText(name), `${value(table.scope.length + index)}::pg_catalog.text`)] : [],
   )
@@ -112,7 +95,7 @@ export const sentInBatch: Sent = (values, parameter, row) => (values[parameter] 
 
 /** Reads the columns of the shape from a row, or from the sent values. */
 export function columnsParser(
-  { table, select, echoed = NO_NAMES }: RowShape,
+  { table, select, echoed }: RowShape,
   { start, tellsOthers }: Layout,
   sent: Sent,
 ): (row: WireRow, values: readonly unknown[], index: number) => unknown[] {
@@ -134,12 +117,18 @@ export function columnsParser(
 
 export const isCreated = (created: unknown): boolean => created !== null
 
-/** The columns of the shape, named by position, because a column before them may have the same name. */
-function selectList(shape: Pick<RowShape, 'select' | 'spatial' | 'echoed'>, row: string): string {
-  const { select, spatial } = shape
+/**
+ * The columns of the shape, named by position, because a column before them may have the same name. An INSERT or an
+ * UPDATE of TypeORM returns all of them.
+ */
+export function returningList(
+  { select, spatial }: Pick<RowShape, 'select' | 'spatial'>,
+  row = '',
+  echoed: readonly string[] = [],
+): string {
   const columns = select.map((name, index) => {
-    const column = spatial?.get(name)
-    return isEchoed(shape, name)
+    const column = spatial.get(name)
+    return echoed.includes(name)
       ? ''
       : `${column ? toGeoJson(field(row, name), column) : field(row, name)} AS s${index}`
   })
@@ -150,11 +139,6 @@ const listed = (...parts: readonly string[]): string => parts.filter((part) => p
 
 /** A text column in the form that is compared. */
 export const asText = (name: string): string => bytewise('t', name)
-
-/** The columns that an INSERT or an UPDATE of TypeORM returns of each row. */
-export function returningList(shape: Pick<RowShape, 'select' | 'spatial'>, row = ''): string {
-  return selectList(shape, row)
-}
 
 /** A statement with its parser. The name is a digest of the SQL, so equal names always mean equal statements. */
 export interface Statement<Row> {
@@ -192,7 +176,7 @@ export function insertColumns({ table, others }: RowShape): string[] {
 
 /** The shape with every text in its row, because a distributed table does not return other texts as JSON. */
 export const unechoed = (shape: RowShape): RowShape =>
-  shape.distributed === true && shape.echoed !== undefined ? { ...shape, echoed: undefined } : shape
+  shape.distributed && echoes(shape) ? { ...shape, echoed: [] } : shape
 
 export const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
 
@@ -204,7 +188,7 @@ export const nameList = (names: readonly string[]): string => names.map(quote).j
 export const anyNumber = ({ number }: TextTable): string => within(field('t', number), '-2147483648', '2147483647')
 
 /** The stored row `t` has the text of the row whose key is `value(0)`, `value(1)`, … in the order of the shape. */
-export function holdsText({ table }: RowShape, value: (index: number) => string): string {
+export function holdsText({ table }: Pick<RowShape, 'table'>, value: (index: number) => string): string {
   const { scope, text, hash, nullable } = table
   return [
     ...scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${value(index)}`),
@@ -227,20 +211,20 @@ export const keyParameter =
   ({ table, types }: RowShape) =>
   (index: number): string => {
     const name = table.scope[index]
-    const type = name === undefined ? undefined : types?.get(name)
+    const type = name === undefined ? undefined : types.get(name)
     return type && type.type !== type.declared ? asStored(parameter(index), type) : parameter(index)
   }
 
 /** The value that an insert writes into a column. */
 export const written = ({ spatial }: RowShape, name: string, value: string): string => {
-  const column = spatial?.get(name)
+  const column = spatial.get(name)
   return column ? fromGeoJson(value, column) : value
 }
 
 /** ON CONFLICT DO NOTHING. */
 export function doNothing({ table, deferrable }: RowShape): string {
   const key = `(${nameList([...table.scope, table.hash, table.number])})`
-  const target = deferrable === true ? ['', key, ...isLive(table, '').map((live) => `WHERE ${live}`)].join(' ') : ''
+  const target = deferrable ? ['', key, ...isLive(table, '').map((live) => `WHERE ${live}`)].join(' ') : ''
   return `ON CONFLICT${target} DO NOTHING`
 }
 
@@ -335,7 +319,7 @@ export function createdRow(shape: RowShape): string {
 export function createInChainStatement(given: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
   const shape = unechoed(given)
   const columns = insertColumns(shape)
-  const numbers = [...guardedNumbers([shape.table]), ...(shape.otherNumbers ?? [])]
+  const numbers = [...guardedNumbers([shape.table]), ...shape.otherNumbers]
   const values = [...columns.map((name, index) => written(shape, name, parameter(index))), ...numbers.map(() => 'NULL')]
   const orNothing = onConflict === 'nothing' ? `\n${doNothing(shape)}` : ''
   return named(

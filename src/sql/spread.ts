@@ -1,4 +1,4 @@
-import type { BatchRow, BatchShape } from './batch'
+import type { BatchRow } from './batch'
 import { asStored } from './types'
 import { dollarQuote, fitName, literal, qualified, quote } from './identifier'
 import { type NumberTable, scopesTable } from './numbers'
@@ -234,11 +234,11 @@ export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (st
   scope.map((_, index) => [...new Set(given[index])])
 
 /** SQL of the arrays that hold the scope. */
-const scopeArrays = ({ table, types }: BatchShape, from: number): string[] =>
+const scopeArrays = ({ table, types }: RowShape, from: number): string[] =>
   table.scope.map((name, index) => `${parameter(from + index)}::${types.get(name)?.type ?? 'text'}[]`)
 
 /** The columns before `selectRow`: the place of each column of the scope in its array, then the texts. */
-const keyList = (shape: BatchShape, from: number): string[] => [
+const keyList = (shape: RowShape, from: number): string[] => [
   ...shape.table.scope.map(
     (name, index) => `pg_catalog.array_position(${scopeArrays(shape, from)[index] ?? ''}, ${field('t', name)})`,
   ),
@@ -250,7 +250,7 @@ const keyList = (shape: BatchShape, from: number): string[] => [
  *
  * @param given the values of the batch, in the order of the key
  */
-export function findSpreadStatement(shape: BatchShape, given: Given): Statement<BatchRow> {
+export function findSpreadStatement(shape: RowShape, given: Given): Statement<BatchRow> {
   const { table } = shape
   const hashes = `${parameter(table.scope.length)}::${table.digest.type}[]`
   const where = [
@@ -272,11 +272,7 @@ WHERE ${where.join('\n    AND ')}`,
  * Inserts rows of a batch at number 0 if no row conflicts. The parameters are the arrays of the scope, then the values
  * of one row after the other, without the values that a row leaves to a default.
  */
-export function createSpreadStatement(
-  shape: BatchShape,
-  given: Given,
-  rows: readonly SpreadRow[],
-): Statement<BatchRow> {
+export function createSpreadStatement(shape: RowShape, given: Given, rows: readonly SpreadRow[]): Statement<BatchRow> {
   const columns = insertColumns(shape)
   let next = shape.table.scope.length
   const values = rows.map((brings) => {
@@ -299,7 +295,7 @@ type SpreadRow = (index: number) => boolean
 /** The place of a row that is not one of the batch, because a trigger has changed its text. */
 const NO_ROW = -1
 
-function spreadParser(shape: BatchShape, given: Given): Statement<BatchRow>['parse'] {
+function spreadParser(shape: RowShape, given: Given): Statement<BatchRow>['parse'] {
   const { scope, text } = shape.table
   const key = scope.length + text.length
   const columnsOf = columnsParser(shape, { start: key, tellsOthers: false }, sentInBatch)
@@ -360,7 +356,7 @@ WHERE ${primary.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(
 
 /** Finds the primary key and the soft delete of the row that holds a text. The parameters are scope, text and hash. */
 export function holderKeyStatement(
-  { table, types }: Pick<BatchShape, 'table' | 'types'>,
+  { table, types }: Pick<RowShape, 'table' | 'types'>,
   { primary, softDelete }: HolderColumns,
 ): Statement<{ readonly key: readonly unknown[]; readonly deleted: boolean }> {
   const scope = table.scope.map((name, index) => {

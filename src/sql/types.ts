@@ -9,6 +9,26 @@ export interface ColumnType {
 /** Types by the database names of their columns. */
 export type ColumnTypes = ReadonlyMap<string, ColumnType>
 
+/** The properties of a table and its server that decide how statements are written. */
+export interface TableTraits {
+  /** The types of at least the scope, so that values are compared as they will be stored. */
+  readonly types: ColumnTypes
+  /**
+   * The table has a deferrable unique or exclusion constraint, which ON CONFLICT without a target does not accept
+   * (55000). The statements then name our index, and a violation of any other index raises an error.
+   */
+  readonly deferrable: boolean
+  /**
+   * The rows are in shards of a cluster, and the server accepts only simpler statements. If undefined, the database is
+   * not in a cluster.
+   */
+  readonly distributed: boolean | undefined
+  /** The rows are in partitions, and the planner considers all of them. */
+  readonly partitioned: boolean
+  /** The server must not prune partitions at run time in a statement that locks rows. */
+  readonly crashesByPruning: boolean
+}
+
 /** Types whose names the grammar does not bind to pg_catalog, and which the server prints without the schema. */
 const OF_CATALOG =
   /^(?:text|uuid|bytea|date|jsonb?|name|oid|bpchar|inet|cidr|macaddr8?|money|xml|(?:int|num|date|ts|tstz)[48]?(?:multi)?range)(?:\[\])?$/
@@ -17,8 +37,7 @@ const OF_CATALOG =
 export const bySchema = (type: string): string => (OF_CATALOG.test(type) ? `pg_catalog.${type}` : type)
 
 /** The type of a column for a cast, without a length. */
-export const typeOf = (types: ColumnTypes | undefined, name: string): string =>
-  bySchema(types?.get(name)?.type ?? 'text')
+export const typeOf = (types: ColumnTypes, name: string): string => bySchema(types.get(name)?.type ?? 'text')
 
 /** The data that PostGIS needs about a spatial column. */
 export interface SpatialColumn {

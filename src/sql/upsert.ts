@@ -1,13 +1,4 @@
-import {
-  batchParser,
-  type BatchRow,
-  type BatchShape,
-  broughtOr,
-  createdMany,
-  input,
-  inputOrder,
-  selectCreated,
-} from './batch'
+import { batchParser, type BatchRow, broughtOr, createdMany, input, inputOrder, selectCreated } from './batch'
 import { asStored, typeOf } from './types'
 import { literal, quote } from './identifier'
 import {
@@ -99,10 +90,10 @@ SELECT ${condition ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EX
  * Every row is locked, in the order of the batch, before the first update. Otherwise, two batches with several rows in
  * common would deadlock.
  */
-export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Statement<BatchRow> {
+export function upsertManyStatement(shape: RowShape, update: UpdateShape): Statement<BatchRow> {
   const table = tableName(shape.table)
   const sent = (index: number): string => `i.c${index}`
-  const same = isTheRow(shape, shape.crashesByPruning === true ? unpruned(shape, sent) : sent)
+  const same = isTheRow(shape, shape.crashesByPruning ? unpruned(shape, sent) : sent)
   const given = (name: string, otherwise = 'NULL'): string => broughtOr(shape, name, otherwise)
   const condition = conditionOf(shape, update, (name) => `i.c${insertColumns(shape).indexOf(name)}`, given)
   const scoped = shape.table.scope.length > 0
@@ -151,7 +142,7 @@ ${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRo
  * evaluate. The index of each partition is still used.
  */
 const unpruned =
-  ({ table: { scope, text } }: BatchShape, value: (index: number) => string) =>
+  ({ table: { scope, text } }: RowShape, value: (index: number) => string) =>
   (index: number): string =>
     index < scope.length || index === scope.length + text.length
       ? `ANY (pg_catalog.array_fill(${value(index)}, '{1}'))`
@@ -191,7 +182,7 @@ const stored = (name: string): string => field('t', name)
 export const givenAsColumn =
   (shape: RowShape, value: (name: string) => string) =>
   (name: string): string =>
-    `${written(shape, name, value(name))}${shape.spatial?.has(name) ? '' : `::${typeOf(shape.types, name)}`}`
+    `${written(shape, name, value(name))}${shape.spatial.has(name) ? '' : `::${typeOf(shape.types, name)}`}`
 
 /**
  * The condition for a row to be changed. If undefined, every row is changed.
@@ -200,7 +191,7 @@ export const givenAsColumn =
  * @param given the same in the type of its column
  */
 export function conditionOf(
-  shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
+  shape: RowShape,
   update: UpdateShape,
   sent: (name: string) => string,
   given: (name: string) => string,
@@ -243,14 +234,10 @@ RETURNING t.${quote(shape.table.hash)}`,
 }
 
 /** Values are compared as texts, because `json` has no equality. */
-function changes(
-  shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
-  { update }: UpdateShape,
-  value: (name: string) => string,
-): string[] {
-  const brought = [...(shape.defaults?.keys() ?? [])]
+function changes(shape: RowShape, { update }: UpdateShape, value: (name: string) => string): string[] {
+  const brought = [...shape.defaults.keys()]
   return update.map((name) => {
-    const type = shape.spatial?.has(name) ? undefined : shape.types?.get(name)
+    const type = shape.spatial.has(name) ? undefined : shape.types.get(name)
     const sent = value(name)
     // A value that is too long is compared without a cut, so that the update refuses it.
     const isCut = type !== undefined && /^(?:character|bit)/.test(type.declared)

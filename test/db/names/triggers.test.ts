@@ -476,7 +476,7 @@ describe.each([undefined, 'local'] as const)('with citus: %s,', (citus) => {
       await sound([rooms])
     })
     test('is none of a look-up by name', async () => {
-      const row = { holder: rooms, name: 'handle', row: { select: ['code'], spatial: undefined }, only: undefined }
+      const row = { holder: rooms, name: 'handle', row: { select: ['code'], spatial: new Map() }, only: undefined }
       const { sql } = findByNameStatement(row)
       expect((await client.query(sql, ['ann'])).rows).toHaveLength(1)
       expect((await client.query(sql, ['ANN'])).rows).toEqual([])

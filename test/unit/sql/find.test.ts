@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type BatchShape, findManyStatement, findOrCreateManyStatement } from '../../../src/sql/batch'
+import { findManyStatement, findOrCreateManyStatement } from '../../../src/sql/batch'
 import type { ColumnTypes } from '../../../src/sql/types'
 import type { RowShape, Statement } from '../../../src/sql/find'
 import {
@@ -14,11 +14,29 @@ import { takenStatement, type WantedText } from '../../../src/sql/taken'
 import { type UpdateShape, upsertManyStatement, upsertStatement } from '../../../src/sql/upsert'
 import { textTable } from '../../support/guarded-table'
 
-const plain: RowShape = { table: textTable(), others: ['title'], select: ['id', 'url', 'title'] }
+const bare: RowShape = {
+  table: textTable(),
+  others: [],
+  select: [],
+  echoed: [],
+  types: new Map(),
+  spatial: new Map(),
+  deferrable: false,
+  distributed: undefined,
+  partitioned: false,
+  crashesByPruning: false,
+  numbered: false,
+  otherNumbers: [],
+  defaults: new Map(),
+  fewScopes: [],
+}
+
+const plain: RowShape = { ...bare, others: ['title'], select: ['id', 'url', 'title'] }
 
 const page: RowShape = { ...plain, echoed: ['url'] }
 
 const scoped: RowShape = {
+  ...bare,
   table: textTable({
     schema: 'My "Schema"',
     scope: ['site'],
@@ -27,19 +45,18 @@ const scoped: RowShape = {
       { name: 'query', prefix: '?' },
     ],
   }),
-  others: [],
   select: ['id', 'path', 'query'],
   echoed: ['path', 'query'],
 }
 
-const softDeleted: RowShape = { table: textTable({ deleted: 'deletedAt' }), others: [], select: ['id', 'deletedAt'] }
+const softDeleted: RowShape = { ...bare, table: textTable({ deleted: 'deletedAt' }), select: ['id', 'deletedAt'] }
 
 const types: ColumnTypes = new Map([
   ['title', { type: 'character varying', declared: 'character varying(80)' }],
   ['site', { type: 'numeric', declared: 'numeric(10,2)' }],
 ])
 
-const batchOf = (shape: RowShape): BatchShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
+const batchOf = (shape: RowShape): RowShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
 
 const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({ table, types, primary: ['id'], standing })
 const update: UpdateShape = {
@@ -83,7 +100,7 @@ test.each(['find or create', 'find or create many', 'taken by inserts', 'upsert'
 )
 
 test('only the plan for partitions of any scope is kept', () => {
-  const nameOf = (shape: Partial<BatchShape>): boolean =>
+  const nameOf = (shape: Partial<RowShape>): boolean =>
     findOrCreateManyStatement({ ...batchOf(scoped), ...shape }).name !== ''
   const names = [{}, { partitioned: true }, { partitioned: true, fewScopes: ['site'] }].map(nameOf)
   expect(names).toStrictEqual([false, true, false])
