@@ -19,13 +19,14 @@ import {
   renameColumns,
   renameIndex,
   type TypeAndLength,
+  uniqueIndexOf,
 } from '../sql/alter'
 import { renameIn } from '../sql/identifier'
 import type { TextRows, TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
 import { type GuardNote, guardsOf } from '../triggers/guard'
 import { guardNotesOf, hasNamesakes, OTHER_DECLARATION } from '../triggers/plan'
-import { findDrift, indexOf, OTHER_ORDER, OTHER_ROWS, workDrift } from './readiness'
+import { findDrift, OTHER_ORDER, OTHER_ROWS, workDrift } from './readiness'
 import { type ColumnPair, compareRows, dropRules, rebuild, renormalized, setColumnPairs } from './rows'
 import {
   type ChangingTable,
@@ -345,7 +346,7 @@ export async function dropDifferent(on: ChangingTable): Promise<void> {
   ].filter(isUnseen)
   const isOther = (object: 'index' | 'check', called: string): boolean =>
     findings.some((one) => one.object === object && one.name === called)
-  const indexes = [...declarations.map(indexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
+  const indexes = [...declarations.map(uniqueIndexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
   const dropped: Change[] = [
     ...declarations.filter((rows) => isOther('check', rows.check) && hasCheck(on, rows.check)).map(addCheck),
     ...indexes.filter(({ name }) => isOther('index', name) && hasIndex(on, name)).map((index) => addIndexOf(on, index)),

@@ -15,7 +15,7 @@ import {
 } from '../registry/registry'
 import { namesTable } from '../registry/names'
 import { requireServer } from '../registry/internals'
-import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
+import { type NamedIndex, sameCondition, uniqueIndexOf } from '../sql/alter'
 import { type Query, type ServerState, tableOids, type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
@@ -322,7 +322,7 @@ export function findDrift(table: TextTable, state: TableState | null): Finding[]
       [...table.scope, ...(table.text.length > 1 || table.nullable ? [] : table.text.map(({ name }) => name))],
       state,
     ),
-    ...indexDrift(indexOf(table), state),
+    ...indexDrift(uniqueIndexOf(table), state),
     ...checkDrift(table, state),
     ...guardsOf(table).flatMap((guard) => triggerDrift(guard, state)),
   ]
@@ -377,12 +377,6 @@ const isSameList = (one: readonly string[], other: readonly string[]): boolean =
 
 /** If the index is a text's, the declaration has changed, and the rows change too. */
 export const OTHER_ROWS = 'it holds other rows'
-
-export const indexOf = (table: TextTable): NamedIndex => {
-  const where = indexCondition(table)
-  const columns = [...table.scope, table.hash, table.number]
-  return { name: table.index, columns, ...(where === undefined ? {} : { where }) }
-}
 
 /** Returns what contradicts the triggers that were registered for a table, and the indexes that they depend on. */
 export const workDrift = (works: readonly TriggerWork[], state: TableState): Finding[] =>
@@ -493,7 +487,7 @@ export async function exactState(metadata: EntityMetadata, look: Look): Promise<
   const { table } = await tableState(query, relation, sets)
   if (!table) return null
   const texts = tableDeclarations(metadata).map((one) => one.table)
-  const indexes = [...texts.map(indexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
+  const indexes = [...texts.map(uniqueIndexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
   const triggers = sets.flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
   const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
   const written = await writtenAs(query, { relation, within: look.within }, words)

@@ -62,25 +62,38 @@ export interface NamedIndex {
   readonly where?: string | undefined
 }
 
-/** Adds the unique index, as TypeORM creates it. */
-export const addIndex = (rows: TextRows): Change =>
-  addIndexOf(rows, {
-    name: rows.index,
-    columns: [...rows.scope, rows.hash, rows.number],
-    where: indexCondition(rows),
-  })
+/** The unique index of a text. */
+export const uniqueIndexOf = (rows: TextRows): NamedIndex => ({
+  name: rows.index,
+  columns: [...rows.scope, rows.hash, rows.number],
+  where: indexCondition(rows),
+})
 
-export const addIndexOf = (rows: TableName, { name, columns, where }: NamedIndex): Change => ({
-  up: [
-    `CREATE UNIQUE INDEX ${quote(name)} ON ${tableName(rows)} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`,
-  ],
-  down: [`DROP INDEX ${qualified(rows.schema, name)}`],
+/**
+ * Creates an index, perhaps on another table and by another name.
+ *
+ * @param table as SQL
+ * @param name as SQL
+ */
+export const createIndex = (table: string, name: string, { columns, where }: Omit<NamedIndex, 'name'>): string =>
+  `CREATE UNIQUE INDEX ${name} ON ${table} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`
+
+/** Creates the check of a text, with the parameters of `createIndex`. */
+export const createCheck = (table: string, name: string, rows: TextRows): string =>
+  `ALTER TABLE ${table} ADD CONSTRAINT ${name} CHECK (${checkExpression(rows)})`
+
+/** Adds the unique index, as TypeORM creates it. */
+export const addIndex = (rows: TextRows): Change => addIndexOf(rows, uniqueIndexOf(rows))
+
+export const addIndexOf = (rows: TableName, index: NamedIndex): Change => ({
+  up: [createIndex(tableName(rows), quote(index.name), index)],
+  down: [`DROP INDEX ${qualified(rows.schema, index.name)}`],
 })
 
 /** Adds the check, as TypeORM creates it. */
 export function addCheck(rows: TextRows): Change {
   return {
-    up: [`${alter(rows)} ADD CONSTRAINT ${quote(rows.check)} CHECK (${checkExpression(rows)})`],
+    up: [createCheck(tableName(rows), quote(rows.check), rows)],
     down: [`${alter(rows)} DROP CONSTRAINT ${quote(rows.check)}`],
   }
 }

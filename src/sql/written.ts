@@ -1,8 +1,8 @@
-import type { NamedIndex } from './alter'
+import { createCheck, createIndex, type NamedIndex } from './alter'
 import type { Query } from './catalog'
-import { dollarQuote, quote } from './identifier'
+import { dollarQuote } from './identifier'
 import { endsConnection, serverError } from './sqlstate'
-import { checkExpression, EQUALS, joinOf, type TextRows } from './text-table'
+import { EQUALS, joinOf, type TextRows } from './text-table'
 import { FIRES, type Trigger } from './trigger-set'
 
 /** An object that the server stores in its own words. */
@@ -15,13 +15,12 @@ export interface Wording {
 
 export const wordedCheck = (rows: TextRows): Wording => ({
   key: `check ${rows.check}`,
-  make: (table, name) => `ALTER TABLE ${table} ADD CONSTRAINT ${name} CHECK (${checkExpression(rows)})`,
+  make: (table, name) => createCheck(table, name, rows),
 })
 
-export const wordedIndex = ({ name: key, columns, where }: NamedIndex): Wording => ({
-  key: `index ${key}`,
-  make: (table, name) =>
-    `CREATE UNIQUE INDEX ${name} ON ${table} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`,
+export const wordedIndex = (index: NamedIndex): Wording => ({
+  key: `index ${index.name}`,
+  make: (table, name) => createIndex(table, name, index),
 })
 
 const ROW_EVENTS = ['insert', 'delete', 'update'] as const
