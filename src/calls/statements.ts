@@ -3,6 +3,7 @@ import { type ColumnMetadata, rootOf, tableNumbers } from '../registry/registry'
 import { type BatchRow, findManyStatement, findOrCreateManyStatement, findTogetherStatement } from '../sql/batch'
 import {
   createInChainStatement,
+  createStatement,
   findOrCreateStatement,
   findStandingStatement,
   findStatement,
@@ -11,7 +12,7 @@ import {
   type RowShape,
   type Statement,
 } from '../sql/find'
-import { createStatement, updateSpreadStatement } from '../sql/spread'
+import { updateSpreadStatement } from '../sql/spread'
 import { deleteStatement, type UpdateShape, upsertManyStatement, upsertStatement } from '../sql/upsert'
 import {
   cached,

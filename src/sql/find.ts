@@ -312,14 +312,24 @@ export function createdRow(shape: RowShape): string {
 )`
 }
 
+/** Inserts one row at number 0. Returns nothing if a row conflicts. It takes the same parameters as the others. */
+export const createStatement = (shape: RowShape): Statement<StoredRow> => insertStatement(shape, [], 'nothing')
+
 /**
  * Inserts a row whose guards assign the numbers. A text without a guard has number 0 or none. The hashes are final,
  * because no trigger may set a hash that distributes the table. Takes the same parameters as the others.
  */
-export function createInChainStatement(given: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
+export const createInChainStatement = (shape: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> =>
+  insertStatement(shape, [...guardedNumbers([shape.table]), ...shape.otherNumbers], onConflict)
+
+/** @param numbers columns that a guard fills */
+function insertStatement(
+  given: RowShape,
+  numbers: readonly string[],
+  onConflict: 'raise' | 'nothing',
+): Statement<StoredRow> {
   const shape = unechoed(given)
   const columns = insertColumns(shape)
-  const numbers = [...guardedNumbers([shape.table]), ...shape.otherNumbers]
   const values = [...columns.map((name, index) => written(shape, name, parameter(index))), ...numbers.map(() => 'NULL')]
   const orNothing = onConflict === 'nothing' ? `\n${doNothing(shape)}` : ''
   return named(

@@ -315,19 +315,6 @@ function spreadParser(shape: RowShape, given: Given): Statement<BatchRow>['parse
   }
 }
 
-/** Inserts one row at number 0. Returns nothing if a row conflicts. It takes the same parameters as the others. */
-export function createStatement(given: RowShape): Statement<StoredRow> {
-  const shape = unechoed(given)
-  const columns = insertColumns(shape)
-  return named(
-    `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
-VALUES (${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')})
-${doNothing(shape)}
-RETURNING ${returnedRow(shape, CREATED.yes)}`,
-    parserOf(shape, true),
-  )
-}
-
 /** Updates the row that holds the text. Returns nothing if there is no such row, or if it needs no change. */
 export function updateSpreadStatement(rowShape: RowShape, update: UpdateShape): Statement<StoredRow> {
   const shape = unechoed(rowShape)
