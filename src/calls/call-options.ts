@@ -228,7 +228,7 @@ const LOAD: Rules<LoadOptions> = {
 }
 
 const FOUND: Rules<FoundOptions> = { ...BY, withDeleted: RULE.boolean }
-const READ: Rules<CountByTextOptions> = { ...FOUND, replica: RULE.boolean }
+const COUNT: Rules<CountByTextOptions> = { ...FOUND, replica: RULE.boolean }
 
 const NESTED_RULES: Rules<NestedOptions> = {
   relations: {
@@ -266,9 +266,9 @@ export const CALL_RULES: {
   hashOf: BY,
   findOrCreate: { ...BY, create, ...DELETED, ...NESTED_RULES },
   findOrCreateMany: { ...BY, create, ...DELETED, ...NESTED_RULES, ...PROGRESS },
-  findOneByText: { ...READ, ...LOAD },
-  existsByText: READ,
-  countByText: READ,
+  findOneByText: { ...COUNT, ...LOAD },
+  existsByText: COUNT,
+  countByText: COUNT,
   deleteByText: FOUND,
   upsertByText: {
     ...BY,
