@@ -26,61 +26,38 @@ interface RefusedPlace {
  * Finds the row that holds a text and the row at its place in the chain. The two differ only if another text with the
  * same hash was faster. Returns the primary key as `k0`, `k1`, …, `deleted`, and `same`: NULL for another text.
  *
- * @param texts the values of its columns
+ * @param texts the values of its columns. Undefined for the text of a row that was to be restored, which no statement
+ * contains. It is assumed to be the text of the row at its place if every soft-deleted row with this hash has that text
  */
 export function holderQuery(
   table: TextTable,
   { primary, softDelete }: HolderColumns,
   { scope, hash, hashNumber }: RefusedPlace,
-  texts: readonly (string | null)[],
-): HolderQuery {
-  const values = [...scope, hash, hashNumber, ...texts]
+  texts: readonly (string | null)[] | undefined,
+): { readonly sql: string; readonly values: readonly unknown[] } {
   const at = (index: number): string => parameter(scope.length + index)
-  const same = table.text
+  const isAtPlace = `${field('t', table.number)} ${EQUALS} ${at(1)}`
+  const isSame = table.text
     .map(({ name }, index) => alike(asText(name), `${at(2 + index)}::pg_catalog.text`))
     .join(' AND ')
-  const where = [
-    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`),
-    `${field('t', table.hash)} ${EQUALS} ${at(0)}`,
-    `(${same} OR ${field('t', table.number)} ${EQUALS} ${at(1)})`,
-    ...isLive(table, 't'),
-  ]
-  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
-  return {
-    sql: `SELECT ${[...keys, `CASE WHEN ${same} THEN 1 END AS same`, `${isSoftlyDeleted(softDelete)} AS deleted`].join(', ')}
-FROM ${tableName(table)} AS t
-WHERE ${where.join('\n  AND ')}`,
-    values,
-  }
-}
-
-/**
- * Finds the holder of the text of a row that was to be restored. No statement contains that text. It is assumed to be
- * the text of the row at its place if every soft-deleted row with this hash has that text.
- */
-export function restoredHolderQuery(
-  table: TextTable,
-  { primary }: HolderColumns,
-  { scope, hash, hashNumber }: RefusedPlace,
-): HolderQuery {
-  const at = (index: number): string => parameter(scope.length + index)
-  const deleted = [...sameChain(table, 'd', 't'), ...isFreed(table, 'd')].join(' AND ')
-  const where = [
-    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`),
-    `${field('t', table.hash)} ${EQUALS} ${at(0)}`,
-    `${field('t', table.number)} ${EQUALS} ${at(1)}`,
-    ...isLive(table, 't'),
-  ]
-  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
-  return {
-    sql: `SELECT ${keys.join(', ')}, (
+  const given = [`CASE WHEN ${isSame} THEN 1 END AS same`, `${isSoftlyDeleted(softDelete)} AS deleted`]
+  const ofDeleted = `(
   SELECT CASE WHEN pg_catalog.bool_and(${sameText(table, 'd', 't').join('\n    AND ')}) THEN 1 END
   FROM ${tableName(table)} AS d
-  WHERE ${deleted}
-) AS same
+  WHERE ${[...sameChain(table, 'd', 't'), ...isFreed(table, 'd')].join(' AND ')}
+) AS same`
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`),
+    `${field('t', table.hash)} ${EQUALS} ${at(0)}`,
+    texts ? `(${isSame} OR ${isAtPlace})` : isAtPlace,
+    ...isLive(table, 't'),
+  ]
+  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
+  return {
+    sql: `SELECT ${[...keys, ...(texts ? given : [ofDeleted])].join(', ')}
 FROM ${tableName(table)} AS t
 WHERE ${where.join('\n  AND ')}`,
-    values: [...scope, hash, hashNumber],
+    values: [...scope, hash, hashNumber, ...(texts ?? [])],
   }
 }
 
@@ -104,9 +81,3 @@ export const partitionRoot = (): string => `SELECT n.nspname AS schema, r.relnam
 FROM pg_catalog.pg_class AS r
 ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
 WHERE r.oid ${EQUALS} pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::pg_catalog.text, $2::pg_catalog.text)))`
-
-/** SQL that TypeORM's own `query` sends. */
-export interface HolderQuery {
-  readonly sql: string
-  readonly values: readonly unknown[]
-}

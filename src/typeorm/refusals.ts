@@ -4,7 +4,7 @@ import { namesTable, namesIn, holderDeclaration, declaringMetadata, typedKey } f
 import { dataSourceOf, type Declaration, type NameDeclaration, registry, tableDeclarations } from '../registry/registry'
 import { quote } from '../sql/identifier'
 import { type RefusedName, refusedNames } from '../sql/names'
-import { holderQuery, partitionRoot, refusedPlace, restoredHolderQuery } from '../sql/refused'
+import { holderQuery, partitionRoot, refusedPlace } from '../sql/refused'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { hashOfTexts, type HolderColumns } from '../sql/text-table'
 
@@ -115,8 +115,7 @@ export async function findTextHolder(
   const restored = text === undefined && isRestore(declaration, error)
   if (!place || (text === undefined && !restored)) return UNKNOWN_HOLDER
   const of = holderColumns(metadata, table)
-  const { sql, values } =
-    text === undefined ? restoredHolderQuery(table, of, place) : holderQuery(table, of, place, text)
+  const { sql, values } = holderQuery(table, of, place, text)
   const rows = await query(sql, [...values])
   const holder = rows.find(({ same }) => same !== null)
   if (!holder) return { id: undefined, isOtherText: rows.length > 0 && !restored }
