@@ -109,8 +109,8 @@ export async function adoptionStatus(
     const work = await find(session.query).catch((error: unknown) => {
       if (!isBusyError(error)) throw error
     })
-    const state: Partial<TextState> = work?.state ?? {}
-    const { step = null, page, pages } = state
+    const stored: Partial<TextState> = work?.stored ?? {}
+    const { step = null, page, pages } = stored
     const swept = step === 'fill' && page !== undefined && pages ? page / pages : null
     return { ...server, step, fraction: server.fraction ?? swept, tableBytes: work?.facts.bytes ?? null }
   })
@@ -175,8 +175,8 @@ function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, p
  */
 export async function findText(declaration: Declaration, query: Query): Promise<TextWork> {
   const target = await findTarget(declaration, query)
-  const state = await storedState<TextState>(query, target.on)
-  const begun = state !== undefined && state.renormalizes !== true
+  const stored = await storedState<TextState>(query, target.on)
+  const begun = stored !== undefined && stored.renormalizes !== true
   const isGuarded = guardedAs(target) === 'renormalized' && findDrift(declaration.table, target.state).length > 0
-  return isGuarded && !begun ? new GuardedText(target, state) : new UnguardedText(target, state)
+  return isGuarded && !begun ? new GuardedText(target, stored) : new UnguardedText(target, stored)
 }

@@ -286,17 +286,17 @@ const RELEASED_ROWS = 1_000n
  */
 export async function findNames(metadata: EntityMetadata, query: Query): Promise<NamesWork> {
   const holder = holderTable(metadata)
-  const { facts, state: found } = await findTable(query, metadata, tableName(holder))
+  const { facts, state } = await findTable(query, metadata, tableName(holder))
   const primary = holder.primary.map(({ name }) => name)
   const on: NamedTable = {
     table: { schema: facts.schema, table: facts.table, guard: namedSet(holder.table, 'names') },
     holder,
     primary,
-    types: declaredTypes(found, primary),
+    types: declaredTypes(state, primary),
     names: tableName(holder.of),
     owner: facts.owner,
   }
-  return new NamesWork(metadata, on, facts, found, await storedState<NamesState>(query, on))
+  return new NamesWork(metadata, on, facts, state, await storedState<NamesState>(query, on))
 }
 
 /** A table on this connection whose rows are to hold names. */
@@ -318,8 +318,8 @@ class NamesWork implements Work {
     private readonly metadata: EntityMetadata,
     readonly on: NamedTable,
     readonly facts: AdoptionFacts,
-    private readonly found: TableState,
-    readonly state: NamesState | undefined,
+    private readonly state: TableState,
+    readonly stored: NamesState | undefined,
   ) {
     const { holder } = on
     this.names = tableNames(metadata)
@@ -336,8 +336,8 @@ class NamesWork implements Work {
     this.required = this.names
       .filter(({ text }) => !text.column.isNullable)
       .map(({ text }) => text.column.databaseName)
-      .filter((name) => found.columns.find((one) => one.name === name)?.nullable === true)
-    this.stands = standsOf(found, { set: nameTriggersOf(holder) }, this.required)
+      .filter((name) => state.columns.find((one) => one.name === name)?.nullable === true)
+    this.stands = standsOf(state, { set: nameTriggersOf(holder) }, this.required)
   }
 
   refuse(): void {
@@ -360,7 +360,7 @@ class NamesWork implements Work {
     const { on } = this
     for (const { text, name } of this.names) {
       const column = text.column.databaseName
-      if (this.found.columns.some((one) => one.name === column)) continue
+      if (this.state.columns.some((one) => one.name === column)) continue
       throw new AdoptionError('unsupported', `${tableName(on.table)} has no column for "${name}". Add it first.`)
     }
     await this.refuseNulls(session)
@@ -408,18 +408,18 @@ class NamesWork implements Work {
   /** Claims the names that are not claimed yet, until only those are left that a person has to decide. */
   async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
-    const { on, state } = this
-    if (state?.swept !== true) {
+    const { on, stored } = this
+    if (stored?.swept !== true) {
       // Rows that are written later hold their names.
       const highest = `SELECT ${keyTexts(on).join(', ')} FROM ${own(on)} ORDER BY ${on.primary.map((name) => `${field('t', name)} DESC`).join(', ')} LIMIT 1`
-      const upTo = state?.upTo ?? (await session.query<RowToClaim>(highest)).flatMap((row) => keyInRow(on, row))
+      const upTo = stored?.upTo ?? (await session.query<RowToClaim>(highest)).flatMap((row) => keyInRow(on, row))
       await goOn(session, on, 'fill', { upTo })
-      if (upTo.length > 0) await this.claimAll(run, state?.after ?? [], upTo)
+      if (upTo.length > 0) await this.claimAll(run, stored?.after ?? [], upTo)
       await goOn(session, on, 'fill', { swept: true })
     }
     await session.query(analyzeNames(on))
     for (let rounds = 1; (await this.claimLeft(run)) > 0; rounds += 1) await session.rest(rounds)
-    const left = state?.lost === true ? undefined : await this.errorForLeft(session)
+    const left = stored?.lost === true ? undefined : await this.errorForLeft(session)
     if (left) throw left
     return await goOn(session, on, 'index')
   }

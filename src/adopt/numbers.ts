@@ -178,16 +178,16 @@ const LOCKED = 'Somebody has rows locked that have no number.'
  */
 export async function findNumber(declaration: NumberDeclaration, query: Query): Promise<NumberWork> {
   const { table, metadata } = declaration
-  const { facts, state: found } = await findTable(query, metadata, tableName(table))
+  const { facts, state } = await findTable(query, metadata, tableName(table))
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: NumberedTable = {
     table: { schema: facts.schema, table: facts.table, guard: table.triggers },
     number: { ...table, schema: facts.schema },
     primary,
-    types: declaredTypes(found, primary),
+    types: declaredTypes(state, primary),
     owner: facts.owner,
   }
-  return new NumberWork(declaration, on, facts, found, await storedState<NumberState>(query, on))
+  return new NumberWork(declaration, on, facts, state, await storedState<NumberState>(query, on))
 }
 
 /** A number, and its table on this connection. */
@@ -207,8 +207,8 @@ class NumberWork implements Work {
     declaration: NumberDeclaration,
     readonly on: NumberedTable,
     readonly facts: AdoptionFacts,
-    private readonly found: TableState,
-    readonly state: NumberState | undefined,
+    private readonly state: TableState,
+    readonly stored: NumberState | undefined,
   ) {
     const { table, name, metadata, scope } = declaration
     this.said = `"${name}" of ${metadata.name}`
@@ -228,11 +228,11 @@ class NumberWork implements Work {
     this.scope = scope.map(({ databaseName }) => databaseName)
     const declared = scope.filter(({ isNullable }) => !isNullable).map(({ databaseName }) => databaseName)
     this.required = [table.number, ...declared].filter(
-      (column) => found.columns.find((one) => one.name === column)?.nullable !== false,
+      (column) => state.columns.find((one) => one.name === column)?.nullable !== false,
     )
     const columns = [...this.scope, table.number]
     const work = { set: numberTriggers(table), indexes: [{ name: table.index, columns }] }
-    this.stands = standsOf(found, work, this.required)
+    this.stands = standsOf(state, work, this.required)
   }
 
   refuse(): void {
@@ -243,7 +243,7 @@ class NumberWork implements Work {
   async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
-    const column = this.found.columns.find(({ name }) => name === on.number.number)
+    const column = this.state.columns.find(({ name }) => name === on.number.number)
     if (column && column.type !== on.number.type) this.refuseColumn(`is of type ${column.type}`)
     const numbered = `SELECT FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NOT NULL LIMIT 1`
     if (column && on.number.count && (await session.query(numbered)).length > 0) {
@@ -270,7 +270,7 @@ class NumberWork implements Work {
   }
 
   private hasValidIndex(name: string): boolean {
-    return this.found.indexes.some((one) => one.name === name && one.valid)
+    return this.state.indexes.some((one) => one.name === name && one.valid)
   }
 
   /** Numbers rows in key order, batch by batch, until only locked rows are left. */
@@ -418,7 +418,7 @@ class NumberWork implements Work {
 
   plan(): PlannedStep[] {
     const { on } = this
-    const hasColumn = this.found.columns.some(({ name }) => name === on.number.number)
+    const hasColumn = this.state.columns.some(({ name }) => name === on.number.number)
     const ruled = hasColumn ? [...new Set([on.number.number, ...this.required])] : this.required
     const lockAndNumber = [lockUnnumbered(on, NUMBER_BATCH.first, true), numberLocked(on)]
     return [
@@ -435,6 +435,6 @@ class NumberWork implements Work {
   }
 
   leave(): string[] {
-    return leaveNumbers(this.on, this.state?.made === true)
+    return leaveNumbers(this.on, this.stored?.made === true)
   }
 }

@@ -349,7 +349,7 @@ export abstract class TextWork implements Work {
   /** @param declared the table with the declared columns */
   constructor(
     protected readonly declared: Target,
-    readonly state: TextState | undefined,
+    readonly stored: TextState | undefined,
   ) {
     const { declaration } = declared
     this.target = targetOf(declared)
@@ -380,9 +380,9 @@ export abstract class TextWork implements Work {
 
   leave(): string[] {
     const { declaration, on } = this.declared
-    if (this.state === undefined && guardedAs(this.declared) === 'none') refuseTaken(this.declared)
+    if (this.stored === undefined && guardedAs(this.declared) === 'none') refuseTaken(this.declared)
     // The guard of another declaration is kept.
-    if (this.state?.swaps === true) return leave(beside(on))
+    if (this.stored?.swaps === true) return leave(beside(on))
     return [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on, declaration.lookup)]
   }
 
@@ -405,7 +405,7 @@ export abstract class TextWork implements Work {
 /** A text without a guard, or with that of another declaration, which exists until the new guard is made. */
 export class UnguardedText extends TextWork {
   refuse(): void {
-    refuseTarget(this.declared, this.state !== undefined)
+    refuseTarget(this.declared, this.stored !== undefined)
   }
 
   /** Adds columns and transitional triggers. After its commit, every written row has its hash. */
@@ -448,7 +448,7 @@ export class UnguardedText extends TextWork {
   /** Sweeps until no row is left. Rows that another session had locked are swept again. */
   async fill({ session, options, counts }: WorkRun): Promise<AdoptStep> {
     const { target, on } = this
-    let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...this.state }
+    let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...this.stored }
     for (let sweeps = 1; ; sweeps += 1) {
       const sweep = { wanted, page, pages: pages ?? (await pagesOf(session, target)) }
       const vacuumed = Math.max(VACUUM_LEAST_PAGES, Math.ceil(sweep.pages / VACUUMS))
@@ -684,8 +684,8 @@ export class GuardedText extends TextWork {
    */
   async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
-    const { on, state } = this
-    let page = state && state.page < (state.pages ?? 0) ? state.page : 0
+    const { on, stored } = this
+    let page = stored && stored.page < (stored.pages ?? 0) ? stored.page : 0
     if (page === 0) await session.all(createRefused(on))
     for (let sweeps = 1; ; sweeps += 1) {
       const left = await normalizeAll(run, this.target, page, async (next, pages) => {

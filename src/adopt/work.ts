@@ -121,7 +121,7 @@ export interface Work extends Steps {
   readonly on: Adopting
   readonly facts: AdoptionFacts
   /** undefined if no adoption has begun. */
-  readonly state: WorkState | undefined
+  readonly stored: WorkState | undefined
   /** Its name in messages: `"number" of Comment`. */
   readonly said: string
   readonly rules: string
@@ -209,7 +209,7 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
     await work.prepare?.(session)
     const unchanged = await isAdopted(work, session.query)
     if (!unchanged) await beReady(run, work)
-    const { last, step } = await doSteps(run, work, unchanged ? 'done' : (work.state?.step ?? 'begin'), find)
+    const { last, step } = await doSteps(run, work, unchanged ? 'done' : (work.stored?.step ?? 'begin'), find)
     const found = await last.report?.(session, step, unchanged)
     return {
       kind: work.kind,
@@ -239,21 +239,21 @@ async function doSteps(run: WorkRun, begun: Work, first: AdoptStep, find: FindWo
 
 /** Whether nothing is left to do. */
 export const isAdopted = async (work: Work, query: Query): Promise<boolean> =>
-  work.stands === 'ready' && work.state === undefined && (await work.lacks?.(query)) !== true
+  work.stands === 'ready' && work.stored === undefined && (await work.lacks?.(query)) !== true
 
 /** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
 async function beReady({ session, options: { userTriggers } }: WorkRun, work: Work): Promise<void> {
-  const { on, state, said, stands } = work
+  const { on, stored, said, stands } = work
   const relation = tableName(on.table)
   work.refuse()
-  if (state && state.rules !== work.rules) {
+  if (stored && stored.rules !== work.rules) {
     throw new AdoptionError(
       'changed',
       `The adoption of ${relation} began with another declaration of ${said}. ` +
         `Continue with that one, or remove it with abandon and begin again.`,
     )
   }
-  if (!state && (stands === 'adopting' || stands === 'other')) {
+  if (!stored && (stands === 'adopting' || stands === 'other')) {
     throw new AdoptionError(
       'unsupported',
       `${relation} has something of ${said} that another declaration or release has made. ` +
