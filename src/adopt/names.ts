@@ -122,7 +122,7 @@ END
     `CREATE TRIGGER ${quote(nameOf(on, suffix))} AFTER INSERT ON ${table} REFERENCING NEW TABLE AS ${newRows(holder)} ` +
     `FOR EACH STATEMENT EXECUTE FUNCTION ${objectOf(on, suffix)}()`
   return [
-    ...dropClaims(on),
+    ...dropTemporary(on),
     `CREATE TABLE ${batch} AS SELECT ${columns.join(', ')} FROM ${tableName(on.table)} AS t WITH NO DATA`,
     `CREATE TABLE ${left} (seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
       `key pg_catalog.jsonb NOT NULL, property pg_catalog.text, kind pg_catalog.text NOT NULL, ` +
@@ -137,7 +137,7 @@ END
   ]
 }
 
-const dropClaims = (on: NamedTable): string[] => [
+const dropTemporary = (on: NamedTable): string[] => [
   `DROP TABLE IF EXISTS ${[claimBatchOf(on), leftRowsOf(on), releasedOf(on)].join(', ')}`,
   ...dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
@@ -693,7 +693,7 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
     const { on } = this
     const left = await this.errorForLeft(session)
     await session.patiently('clean', async () => {
-      await session.all(dropClaims(on))
+      await session.all(dropTemporary(on))
       await session.query(forgetState(on), [on.table.guard])
     })
     await session.query(analyzeNames(on))
@@ -710,11 +710,11 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
       { step: 'index', lock: undefined, statements: this.lookups.flatMap(createLookup) },
       { step: 'guard', lock: undefined, statements: changeTriggers(on, false) },
       ...planRequired(on, this.required),
-      { step: 'clean', lock: undefined, statements: dropClaims(on) },
+      { step: 'clean', lock: undefined, statements: dropTemporary(on) },
     ]
   }
 
-  leave(): string[] {
+  dropAll(): string[] {
     return [
       ...nameTriggersOf(this.on.holder).drop,
       ...alterTable(this.on, dropFilled(this.on, nameColumnsOf(this.on).length)),
@@ -724,10 +724,10 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
     ]
   }
 
-  async afterLeaving(session: AdoptSession): Promise<void> {
+  async afterDropping(session: AdoptSession): Promise<void> {
     await session.all(createClaims(this.on))
     await this.releaseFound(session, null)
-    await session.all(dropClaims(this.on))
+    await session.all(dropTemporary(this.on))
   }
 }
 

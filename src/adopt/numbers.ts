@@ -134,25 +134,8 @@ function finishNumbers(on: NumberedTable): string[] {
 }
 
 /** Drops the indexes that only the adoption needed. */
-const endNumbers = (on: NumberedTable): string[] =>
+const dropTemporary = (on: NumberedTable): string[] =>
   [withoutNumber(on), ofNumbers(on)].map((name) => `DROP INDEX IF EXISTS ${qualified(on.table.schema, name)}`)
-
-/**
- * Drops triggers, table of scopes and indexes. The column stays, because numbers are data, unless an unfinished
- * adoption made it.
- */
-function leaveNumbers(on: NumberedTable, made: boolean): string[] {
-  const { number, table } = on
-  const column = quote(number.number)
-  const checks = dropFilled(on, 1 + number.scope.length)
-  return [
-    ...numberTriggers(number).drop,
-    dropScopes(number),
-    ...endNumbers(on),
-    `DROP INDEX IF EXISTS ${qualified(table.schema, number.index)}`,
-    ...alterTable(on, [...checks, made ? `DROP COLUMN IF EXISTS ${column}` : `ALTER ${column} DROP NOT NULL`]),
-  ]
-}
 
 interface NumberState extends WorkState {
   /** Whether the adoption has made the column. */
@@ -411,7 +394,7 @@ class NumberWork implements Work {
 
   async clean({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
-    await finishWork(session, on, 'clean', endNumbers(on))
+    await finishWork(session, on, 'clean', dropTemporary(on))
     await session.query(analyzeTable(on))
     return 'done'
   }
@@ -429,12 +412,24 @@ class NumberWork implements Work {
       { step: 'index', lock: undefined, statements: [createNumberIndex(on)] },
       { step: 'guard', lock: 'SHARE ROW EXCLUSIVE', statements: finishNumbers(on) },
       ...planRequired(on, ruled),
-      { step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: endNumbers(on) },
+      { step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: dropTemporary(on) },
       { step: 'clean', lock: undefined, statements: [analyzeTable(on)] },
     ]
   }
 
-  leave(): string[] {
-    return leaveNumbers(this.on, this.stored?.made === true)
+  /** The column stays, because numbers are data, unless an unfinished adoption made it. */
+  dropAll(): string[] {
+    const { on } = this
+    const { number, table } = on
+    const column = quote(number.number)
+    const checks = dropFilled(on, 1 + number.scope.length)
+    const made = this.stored?.made === true
+    return [
+      ...numberTriggers(number).drop,
+      dropScopes(number),
+      ...dropTemporary(on),
+      `DROP INDEX IF EXISTS ${qualified(table.schema, number.index)}`,
+      ...alterTable(on, [...checks, made ? `DROP COLUMN IF EXISTS ${column}` : `ALTER ${column} DROP NOT NULL`]),
+    ]
   }
 }

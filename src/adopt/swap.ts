@@ -8,7 +8,7 @@ import { dropFunctions, dropTrigger, isKernel, parseNote, type TriggerNote } fro
 import { type GuardNote, guardOf } from '../triggers/guard'
 import { guardNotesOf } from '../triggers/plan'
 import { AdoptionError } from './session'
-import { type AdoptedTable, drops, dropTriggers, nameOf } from './table'
+import { type AdoptedTable, dropObjects, dropTriggers, nameOf } from './table'
 import { requireAdoptable } from './refusals'
 import type { Swap, Target } from './target'
 
@@ -71,7 +71,7 @@ export function swapGuards(on: AdoptedTable, { final, before, loosened }: Swap):
     ...before.triggers.map((name) => dropTrigger(relation, name)),
     ...dropTriggers(on),
     ...dropFunctions(before.functions),
-    ...drops(on),
+    ...dropObjects(on),
     `ALTER TABLE ${relation} ${[...gone, ...loosened.map((name) => `ALTER COLUMN ${quote(name)} DROP NOT NULL`)].join(', ')}`,
     ...renameColumns(table, renames).up,
     ...renameIndex(table, on.table.index, table.index).up,

@@ -129,7 +129,8 @@ export const ADOPTION_TURN: string = `pg_catalog.pg_locks AS l
 /** Whether a command holds that lock. True on a standby, because locks of the primary are not visible there. */
 export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN}))`
 
-export const drops = (on: Held): string[] => [
+/** Drops what the transitional triggers need. */
+export const dropObjects = (on: Held): string[] => [
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
   `DROP TABLE IF EXISTS ${queueOf(on)}, ${worklistOf(on)}`,
   `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,

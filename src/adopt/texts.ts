@@ -63,7 +63,7 @@ import {
   type AdoptedTable,
   alterTable,
   analyzeTable,
-  drops,
+  dropObjects,
   dropTriggers,
   FIRST_TEMPORARY_NUMBER,
   functionOf,
@@ -119,18 +119,18 @@ const disableTriggers = (on: Held): string =>
     .join(', ')}`
 
 /** Drops everything that only the adoption needed. */
-const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
+const dropTemporary = (on: Held): string[] => [...dropTriggers(on), ...dropObjects(on)]
 
 /**
  * Drops columns, index and check, and the remains of an adoption. The guard's own statements run first.
  *
  * @param lookup an index that is dropped too
  */
-function leave(on: Held, lookup?: string): string[] {
+function dropColumns(on: Held, lookup?: string): string[] {
   const { table } = on
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
-    ...endAdoption(on),
+    ...dropTemporary(on),
     `DROP TABLE IF EXISTS ${refusedOf(on)}`,
     ...(lookup === undefined ? [] : [`DROP INDEX IF EXISTS ${qualified(table.schema, lookup)}`]),
     ...alterTable(on, [...dropFilled(on, table.text.length + table.scope.length + columns.length), ...columns]),
@@ -203,7 +203,7 @@ function createObjects(on: AdoptedTable): string[] {
   const { table } = on
   const scope = table.scope.map((name, index) => `t.${quote(name)} AS s${index}, `).join('')
   return [
-    ...drops(on),
+    ...dropObjects(on),
     `CREATE SEQUENCE ${numbersOf(on)} AS pg_catalog.int4 MINVALUE ${FIRST_TEMPORARY_NUMBER}`,
     `CREATE TABLE ${queueOf(on)} AS SELECT ${scope}NULL::pg_catalog.${table.digest.type} AS hash ` +
       `FROM ${tableName(table)} AS t WITH NO DATA`,
@@ -378,12 +378,12 @@ export abstract class TextWork implements Work {
 
   abstract plan(): PlannedStep[]
 
-  leave(): string[] {
+  dropAll(): string[] {
     const { declaration, on } = this.declared
     if (this.stored === undefined && guardedAs(this.declared) === 'none') refuseTaken(this.declared)
     // The guard of another declaration is kept.
-    if (this.stored?.swaps === true) return leave(beside(on))
-    return [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on, declaration.lookup)]
+    if (this.stored?.swaps === true) return dropColumns(beside(on))
+    return [...guardOf(on.table).drop, ...endFollowing(on), ...dropColumns(on, declaration.lookup)]
   }
 
   async report(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows> {
@@ -422,7 +422,7 @@ export class UnguardedText extends TextWork {
     if (transitional.length > 0) {
       await session.locked(
         { on, step: 'begin', mode: 'ACCESS EXCLUSIVE' },
-        async () => await session.all(endAdoption(on)),
+        async () => await session.all(dropTemporary(on)),
       )
     }
     await session.all(createObjects(on))
@@ -611,7 +611,7 @@ export class UnguardedText extends TextWork {
         return 'clean'
       })
     }
-    await finishWork(session, on, 'clean', endAdoption(on))
+    await finishWork(session, on, 'clean', dropTemporary(on))
     await session.query(analyzeTable(on))
     return 'done'
   }
@@ -645,7 +645,7 @@ export class UnguardedText extends TextWork {
       const statements = [...guardOf(on.table).create, disableTriggers(on)]
       steps.push({ step: 'guard', lock: 'SHARE ROW EXCLUSIVE', statements })
     }
-    steps.push({ step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: endAdoption(on) })
+    steps.push({ step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: dropTemporary(on) })
     return [...steps, { step: 'clean', lock: undefined, statements: [analyzeTable(on)] }]
   }
 }

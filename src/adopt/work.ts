@@ -146,9 +146,9 @@ export interface Work extends Steps {
   refuse(): void
   plan(): readonly PlannedStep[]
   /** Returns the statements that remove everything. @throws AdoptionError */
-  leave(): readonly string[]
+  dropAll(): readonly string[]
   /** Does the remaining work after that, without a lock. */
-  afterLeaving?(session: AdoptSession): Promise<void>
+  afterDropping?(session: AdoptSession): Promise<void>
   /** Reads what the steps have found so far. */
   report?(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows>
 }
@@ -288,10 +288,10 @@ async function keepTriggersOut(session: AdoptSession, { on, facts, writes, writt
 export async function abandonWork(command: WorkCommand): Promise<{ readonly locks: readonly AdoptionLock[] }> {
   return await withTable(command, async (session, work) => {
     const { on } = work
-    const statements = work.leave()
+    const statements = work.dropAll()
     await session.make('abandon', createAdoptions(on))
     await finishWork(session, on, 'abandon', statements)
-    await work.afterLeaving?.(session)
+    await work.afterDropping?.(session)
     return { locks: session.locks }
   })
 }
