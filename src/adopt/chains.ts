@@ -148,21 +148,6 @@ export function writeNumbers(on: Held): string {
  WHERE t.ctid OPERATOR(pg_catalog.=) w.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
-/** Writes other texts to the locked rows at the spots $1. They leave their chains, and the new chains are noted. */
-function writeTexts(on: AdoptedTable): string {
-  const { table } = on
-  const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
-  const names = table.text.map((_, index) => `n${index}`)
-  const arrays = table.text.map((_, index) => `$${index + 2}::pg_catalog.text[]`)
-  const set = table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
-  return `WITH altered AS (
-  UPDATE ${own(on)} SET ${set.join(', ')}, ${hash} = ${newHash(on)}, ${number} = ${nextNumber(on)}, ${chained} = false
-    FROM ${unnest(['$1::pg_catalog.tid[]', ...arrays])} AS c (spot, ${names.join(', ')})
-   WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
-  RETURNING ${[...table.scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})
-INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered`
-}
-
 /** Few rows, because a client may wait for them. */
 export const TEXT_BATCH = { first: 200, least: 20 }
 
@@ -239,8 +224,21 @@ async function settleNotes(session: AdoptSession, target: Target, notes: readonl
   }
   await reportRefused(session, target, refused)
   if (texts.length > 0) {
-    const columns = on.table.text.map((_, index) => texts.map((one) => one.texts[index] ?? null))
-    await session.query(writeTexts(on), [texts.map(({ spot }) => spot), ...columns])
+    const { text, scope } = on.table
+    const [hash, number, chained] = [on.table.hash, on.table.number, on.table.chained].map(quote)
+    const set = text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
+    const arrays = ['$1::pg_catalog.tid[]', ...text.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
+    const columns = text.map((_, index) => texts.map((one) => one.texts[index] ?? null))
+    // The rows leave their chains, and the new chains are noted.
+    await session.query(
+      `WITH altered AS (
+  UPDATE ${own(on)} SET ${set.join(', ')}, ${hash} = ${newHash(on)}, ${number} = ${nextNumber(on)}, ${chained} = false
+    FROM ${unnest(arrays)} AS c (spot, ${text.map((_, index) => `n${index}`).join(', ')})
+   WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
+  RETURNING ${[...scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})
+INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered`,
+      [texts.map(({ spot }) => spot), ...columns],
+    )
   }
   if (numbers.length > 0) {
     const columns = (['spot', 'number', 'chained'] as const).map((name) => numbers.map((one) => one[name]))

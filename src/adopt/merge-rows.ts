@@ -72,19 +72,6 @@ const dropPlaces = (on: Held): string =>
 const places = (on: AdoptedTable, letter: string): string =>
   keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
 
-/**
- * Logs the whole rows to delete, as they are once nothing refers to them, in the order of `place`. $2 is the text. The
- * library's own columns are left out, because `abandon` drops them.
- */
-function logRows(on: AdoptedTable, table: MergedTable): string {
-  const { hash, number, chained } = on.table
-  const columns = namesOfColumns(table).filter((name) => ![hash, number, chained].includes(name))
-  return (
-    `INSERT INTO ${merges(on)} (guard, old, kept, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
-    `${shownRow('l', columns)} FROM ${pairs(on)} ORDER BY w.place`
-  )
-}
-
 /** Pairs of rows, of which `l` is deleted and `t` stays, and the keys under which a change is logged. */
 interface MergedPairs {
   readonly from: string
@@ -100,14 +87,6 @@ const placesSource = (on: AdoptedTable): MergedPairs => ({
   ...pairsOf(on),
   old: places(on, 'k'),
   kept: places(on, 'p'),
-})
-
-/** The pair with the keys $1 and $2. Its changes are logged under the keys $5 and $6 of the merged pair above it. */
-const pairSource = (table: MergedTable): MergedPairs => ({
-  from: `${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')}`,
-  where: isRow(table, 'l', '$1'),
-  old: '$5::pg_catalog.text[]',
-  kept: '$6::pg_catalog.text[]',
 })
 
 const refers = (reference: Reference, row: string, to: string): string =>
@@ -433,7 +412,15 @@ async function mergeReady(merging: MergeRun, ready: readonly string[], first: bo
     if (await isAny(session, stillReferring(source, one), [ready]))
       throw new Unmergeable(`a trigger undoes references of ${one.table}`)
   }
-  await session.query(logRows(on, table), [ready, on.table.guard])
+  // Logs the whole rows, as they are once nothing refers to them, but for the library's own columns, because `abandon`
+  // drops them.
+  const { hash, number, chained } = on.table
+  const columns = namesOfColumns(table).filter((name) => ![hash, number, chained].includes(name))
+  await session.query(
+    `INSERT INTO ${merges(on)} (guard, old, kept, data) SELECT $2::pg_catalog.text, ${source.old}, ${source.kept}, ` +
+      `${shownRow('l', columns)} FROM ${pairs(on)} ORDER BY w.place`,
+    [ready, on.table.guard],
+  )
   const isPlace = `w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
   await session.query(
     `DELETE FROM ${own(on)} USING ${worklistOf(on)} AS w WHERE ${isPlace} AND ${samePrimary(on, 'w.k')}`,
@@ -538,7 +525,13 @@ async function mergePair(merging: MergeRun, table: MergedTable, pair: Pair, abov
     [pair.old, pair.kept],
     [above[0]?.old, above[0]?.kept],
   ]
-  const source = pairSource(table)
+  // The pair with the keys $1 and $2. Its changes are logged under the keys $5 and $6 of the merged pair above it.
+  const source: MergedPairs = {
+    from: `${tableName(table)} AS l JOIN ${tableName(table)} AS t ON ${isRow(table, 't', '$2')}`,
+    where: isRow(table, 'l', '$1'),
+    old: '$5::pg_catalog.text[]',
+    kept: '$6::pg_catalog.text[]',
+  }
   for (const reference of await tables.referencesTo(table)) {
     const isSelf = reference.own && (await session.query(seeSelf(source, reference, '0'), values)).length > 0
     if (isSelf) throw new Unmergeable(`a row of ${name} would refer to itself`)

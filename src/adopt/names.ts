@@ -157,21 +157,6 @@ const changeTriggers = (on: NamedTable, adopting: boolean): string[] => {
   return makeFunctions({ replaced })
 }
 
-/** Selects whether a row has a name that the table of names does not record for it. */
-const findUnclaimed = (on: NamedTable): string => {
-  const { of, holder } = on.holder
-  const [name, key] = [(column: NamesColumn): string => nameField(of, 'n', column), holderKey(on.holder, 't')]
-  const isHeld = [
-    equal(name('key'), key),
-    equal(name('holder'), literal(holder)),
-    equal(name('state'), `'held'`),
-    ...(['namespace', 'property', 'text'] as const).map((column) => equal(name(column), `v.${column}`)),
-  ]
-  return `SELECT EXISTS (SELECT FROM ${own(on)}
-      ${namesOfRow(on.holder)}
-    WHERE v.text IS NOT NULL AND NOT EXISTS (SELECT FROM ${on.names} AS n WHERE ${isHeld.join(' AND ')})) AS found`
-}
-
 const nameTexts = (on: NamedTable): string[] =>
   nameColumnsOf(on).map((name, index) => `${field('t', name)}::pg_catalog.text AS c${index}`)
 
@@ -200,17 +185,6 @@ function claimRows(on: NamedTable): string {
   const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])]
   return `INSERT INTO ${claimBatchOf(on)} (${columns.map(quote).join(', ')})
 SELECT ${columns.map((name) => field('t', name)).join(', ')} FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
-}
-
-/** Writes other texts to the rows at the spots $1, by column. The triggers claim them. Returns the new spots. */
-function writeNames(on: NamedTable): string {
-  const columns = nameColumnsOf(on)
-  const arrays = ['$1::pg_catalog.tid[]', ...columns.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
-  return `WITH written AS (UPDATE ${own(on)} SET ${columns.map((name, index) => `${quote(name)} = c.n${index}`).join(', ')}
-  FROM ${unnest(arrays)} AS c (spot, ${columns.map((_, index) => `n${index}`).join(', ')})
- WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
-RETURNING t.ctid::pg_catalog.text AS spot)
-SELECT w.spot FROM written AS w`
 }
 
 /** Deletes and returns the first notes up to $1, at most $2 of them. */
@@ -347,7 +321,19 @@ class NamesWork implements Work {
 
   /** If the table of names was emptied, or rows were written past the triggers, the steps claim the missing names. */
   async lacks(query: Query): Promise<boolean> {
-    const rows = await query(findUnclaimed(this.on)).catch((error: unknown) => {
+    const { on } = this
+    const { of, holder } = on.holder
+    const name = (column: NamesColumn): string => nameField(of, 'n', column)
+    const isHeld = [
+      equal(name('key'), holderKey(on.holder, 't')),
+      equal(name('holder'), literal(holder)),
+      equal(name('state'), `'held'`),
+      ...(['namespace', 'property', 'text'] as const).map((column) => equal(name(column), `v.${column}`)),
+    ]
+    const unclaimed = `SELECT EXISTS (SELECT FROM ${own(on)}
+      ${namesOfRow(on.holder)}
+    WHERE v.text IS NOT NULL AND NOT EXISTS (SELECT FROM ${on.names} AS n WHERE ${isHeld.join(' AND ')})) AS found`
+    const rows = await query(unclaimed).catch((error: unknown) => {
       if (serverError(error)?.code === SQLSTATE.undefinedTable) return [{ found: true }]
       throw error
     })
@@ -541,11 +527,20 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
   /** Writes all rows, or none and returns notes. */
   private async writeSome(session: AdoptSession, changed: readonly ChangedNames[]): Promise<WrittenNames> {
     const { on } = this
-    const columns = nameColumnsOf(on).map((_, index) => changed.map(({ texts }) => texts[index] ?? null))
+    const columns = nameColumnsOf(on)
+    const arrays = ['$1::pg_catalog.tid[]', ...columns.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
+    const texts = columns.map((_, index) => changed.map((one) => one.texts[index] ?? null))
     await session.query(savepoint.set)
     try {
-      const values = [changed.map(({ spot }) => spot), ...columns]
-      const rows = await session.query<{ spot: string }>(writeNames(on), values)
+      // The triggers claim the new texts.
+      const rows = await session.query<{ spot: string }>(
+        `WITH written AS (UPDATE ${own(on)} SET ${columns.map((name, index) => `${quote(name)} = c.n${index}`).join(', ')}
+  FROM ${unnest(arrays)} AS c (spot, ${columns.map((_, index) => `n${index}`).join(', ')})
+ WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
+RETURNING t.ctid::pg_catalog.text AS spot)
+SELECT w.spot FROM written AS w`,
+        [changed.map(({ spot }) => spot), ...texts],
+      )
       await session.query(savepoint.release)
       return { spots: rows.map(({ spot }) => spot), notes: [] }
     } catch (error) {

@@ -182,22 +182,6 @@ altered AS (
   }`
 }
 
-/** Counts rows with the same text: groups, surplus rows and the largest group. Selects the keys of the first groups. */
-function countDuplicates(on: AdoptedTable): string {
-  const { table } = on
-  const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
-  const live = [...isLive(table, 't'), 'true'].join(' AND ')
-  return `WITH c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE t.${quote(table.chained)} AND ${live}),
-g AS MATERIALIZED (
-  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyAsJson(on)} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
-    FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} GROUP BY ${by.join(', ')}
-  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
-SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
-       coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
-       (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${KEYS_NAMED}) AS f)::pg_catalog.text AS first
-  FROM g`
-}
-
 /** Creates the objects that the transitional triggers need. Does not lock the table itself. */
 function createObjects(on: AdoptedTable): string[] {
   const { table } = on
@@ -389,8 +373,20 @@ export abstract class TextWork implements Work {
   async report(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows> {
     const found = unchanged ? { refused: [], refusedTotal: 0 } : await refusedRows(session, this.target)
     if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
+    const { on } = this
+    const { table } = on
+    const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
+    const live = [...isLive(table, 't'), 'true'].join(' AND ')
     const [row] = await session.query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
-      countDuplicates(this.on),
+      `WITH c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE t.${quote(table.chained)} AND ${live}),
+g AS MATERIALIZED (
+  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyAsJson(on)} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
+    FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} GROUP BY ${by.join(', ')}
+  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
+SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
+       coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
+       (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${KEYS_NAMED}) AS f)::pg_catalog.text AS first
+  FROM g`,
     )
     const duplicates: Duplicates = {
       groups: Number(row?.groups ?? 0),

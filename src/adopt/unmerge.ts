@@ -37,20 +37,6 @@ import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
 import { requireAdopted } from './refusals'
 import { findDeclaration, withText } from './target'
 
-/** Selects the other changes of the merges of the rows at the places $2, the last first. $1 is the text. */
-const readLogged = (on: Held): string => `WITH r AS MATERIALIZED (SELECT r.seq, r.guard, r.old
-    FROM ${merges(on)} AS r WHERE r.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[])),
-m AS MATERIALIZED (SELECT m.seq, m.change, m.data, r.seq AS of, r.guard, r.old
-    FROM r JOIN ${merges(on)} AS m ON m.guard OPERATOR(pg_catalog.=) r.guard AND m.old OPERATOR(pg_catalog.=) r.old
-   WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
-     AND (m.seq OPERATOR(pg_catalog.>) r.seq) OPERATOR(pg_catalog.=) pg_catalog.jsonb_exists(m.change, 'set'))
-SELECT m.seq::pg_catalog.text AS seq, m.change::pg_catalog.text AS change, m.data::pg_catalog.text AS data FROM m
- WHERE NOT EXISTS (SELECT FROM ${merges(on)} AS b
-   WHERE b.guard OPERATOR(pg_catalog.=) m.guard AND b.old OPERATOR(pg_catalog.=) m.old AND b.change IS NULL
-     AND (b.seq OPERATOR(pg_catalog.>) m.seq AND b.seq OPERATOR(pg_catalog.<) m.of
-       OR b.seq OPERATOR(pg_catalog.>) m.of AND b.seq OPERATOR(pg_catalog.<) m.seq))
- ORDER BY m.seq DESC`
-
 /** The record of a table that JSON of the log holds. `valueOf` reads its columns of JSON separately. */
 function loggedRecord(table: MergedTable, json: string): string {
   const ofJson = table.columns.flatMap(({ name, json: type }) => (type === null ? [] : [literal(name)]))
@@ -310,7 +296,22 @@ async function restoreRows(run: UnmergeRun, rows: readonly MergedRow[]): Promise
     const others = new Set(altered.map(({ seq }) => seq))
     for (const row of some.filter(({ seq }) => others.has(seq))) leaveRow({ ...run, left }, row, ALTERED)
   }
-  const entries = await session.query<LogEntry>(readLogged(on), [on.table.guard, seqs])
+  // The other changes of these merges, the last first.
+  const entries = await session.query<LogEntry>(
+    `WITH r AS MATERIALIZED (SELECT r.seq, r.guard, r.old
+    FROM ${merges(on)} AS r WHERE r.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[])),
+m AS MATERIALIZED (SELECT m.seq, m.change, m.data, r.seq AS of, r.guard, r.old
+    FROM r JOIN ${merges(on)} AS m ON m.guard OPERATOR(pg_catalog.=) r.guard AND m.old OPERATOR(pg_catalog.=) r.old
+   WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.change IS NOT NULL
+     AND (m.seq OPERATOR(pg_catalog.>) r.seq) OPERATOR(pg_catalog.=) pg_catalog.jsonb_exists(m.change, 'set'))
+SELECT m.seq::pg_catalog.text AS seq, m.change::pg_catalog.text AS change, m.data::pg_catalog.text AS data FROM m
+ WHERE NOT EXISTS (SELECT FROM ${merges(on)} AS b
+   WHERE b.guard OPERATOR(pg_catalog.=) m.guard AND b.old OPERATOR(pg_catalog.=) m.old AND b.change IS NULL
+     AND (b.seq OPERATOR(pg_catalog.>) m.seq AND b.seq OPERATOR(pg_catalog.<) m.of
+       OR b.seq OPERATOR(pg_catalog.>) m.of AND b.seq OPERATOR(pg_catalog.<) m.seq))
+ ORDER BY m.seq DESC`,
+    [on.table.guard, seqs],
+  )
   // Only adjacent entries of the same change are grouped, because an entry between them may have changed the same rows.
   const turns: { readonly change: string; readonly entries: LogEntry[] }[] = []
   for (const entry of entries) {
