@@ -1,8 +1,16 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { type DataSourceSettings, endWaiting, hearPools, noteTransactions, registry } from '../registry/registry'
-import { requireInternals, requirePostgres } from '../registry/internals'
+import {
+  dataSourceOf,
+  type DataSourceSettings,
+  endWaiting,
+  hearPools,
+  noteTransactions,
+  registry,
+  rootOf,
+} from '../registry/registry'
+import { requireInternals, requireMetadataInternals, requirePostgres } from '../registry/internals'
 import { hookSchemaBuilder } from '../schema/hook'
 import { quote } from '../sql/identifier'
 import { rewriteQueries } from '../typeorm/conditions'
@@ -101,6 +109,41 @@ export interface IndexMetadata {
   givenName?: string
   where?: string
   synchronize?: boolean
+}
+
+/** A declaration whose index TypeORM builds, and the metadata of its table. */
+export interface Attached {
+  readonly index: IndexMetadata
+  readonly metadata: EntityMetadata
+  /** Names the declaration in an error. */
+  readonly where: string
+}
+
+/**
+ * Prepares the DataSource of a declaration when TypeORM calls the `columns` function of its index.
+ *
+ * @param index the IndexMetadata on which TypeORM calls the function
+ * @throws UnsupportedDatabaseError
+ */
+export function attachTo(index: object, decorator: string, property: string): Attached {
+  const { entityMetadata } = index as Partial<IndexMetadata>
+  // Checked before the IndexMetadata is used: for some databases TypeORM makes a constraint of a unique index.
+  if (entityMetadata)
+    requirePostgres(dataSourceOf(entityMetadata), `${decorator} on ${entityMetadata.name}.${property}`)
+  requireMetadataInternals(index)
+  const metadata = rootOf(index.entityMetadata)
+  const where = `${decorator} on ${metadata.name}.${property}`
+  attachDataSource(dataSourceOf(metadata), where)
+  return { index, metadata, where }
+}
+
+/** @throws DeclarationError for a property of an embedded */
+export function refuseEmbedded(
+  { index, where }: Pick<Attached, 'index' | 'where'>,
+  remedy = 'Declare it on a property of the entity itself.',
+): void {
+  if (index.embeddedMetadata === undefined) return
+  throw new DeclarationError(`${where}: a property of an embedded cannot declare it. ${remedy}`)
 }
 
 /**

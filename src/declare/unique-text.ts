@@ -1,6 +1,5 @@
 import {
   type ColumnOptions,
-  type EntityMetadata,
   type EntitySchemaOptions,
   type EntityTarget,
   getMetadataArgsStorage,
@@ -9,7 +8,6 @@ import {
 import { DeclarationError } from '../errors'
 import { checkOptions } from '../options'
 import { normalizeColumn, resolveDeclaration } from '../registry/declarations'
-import { requireMetadataInternals, requirePostgres } from '../registry/internals'
 import {
   CLASS_RULES,
   PROPERTY_RULES,
@@ -19,11 +17,11 @@ import {
   type UniqueTextColumn,
   type UniqueTextPropertyOptions,
 } from '../registry/options'
-import { dataSourceOf, type Declaration, isOrExtends, registry, rootOf } from '../registry/registry'
+import { type Declaration, isOrExtends, registry } from '../registry/registry'
 import { indexCondition } from '../sql/alter'
 import { checkExpression } from '../sql/text-table'
 import { sendHash } from '../typeorm/subscriber'
-import { attachDataSource, type IndexMetadata, requireOneClass } from './data-source'
+import { type Attached, attachTo, refuseEmbedded, requireOneClass } from './data-source'
 import {
   declareColumn,
   forbidForeignKeys,
@@ -223,29 +221,23 @@ function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [Ra
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 function attachDeclaration(index: object, raw: RawDeclaration): string[] {
-  const { entityMetadata } = index as Partial<IndexMetadata>
-  // Checked before the IndexMetadata is used: for some databases TypeORM makes a constraint of a unique index.
-  if (entityMetadata) requirePostgres(dataSourceOf(entityMetadata), `@UniqueText on ${entityMetadata.name}.${raw.name}`)
-  requireMetadataInternals(index)
-  const metadata = rootOf(index.entityMetadata)
-  attachDataSource(dataSourceOf(metadata), `@UniqueText on ${metadata.name}.${raw.name}`)
-  const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
-  if (known) requireOneClass('@UniqueText', known, index as IndexMetadata)
-  const declaration = known ?? resolveText(index, metadata, raw)
+  const attached = attachTo(index, '@UniqueText', raw.name)
+  const known = registry.declarations.get(attached.metadata)?.find(({ name }) => name === raw.name)
+  if (known) requireOneClass('@UniqueText', known, attached.index)
+  const declaration = known ?? resolveText(attached, raw)
   // Otherwise RETURNING includes these columns with defaults, and TypeORM merges them into entities and generatedMaps.
-  const own = index.entityMetadata
+  const own = attached.index.entityMetadata
   const original = own.getInsertionReturningColumns.bind(own)
   own.getInsertionReturningColumns = () => original().filter((column) => !declaration.hidden.includes(column))
   return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
 }
 
-function resolveText(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {
-  if (index.embeddedMetadata !== undefined) {
-    throw new DeclarationError(
-      `@UniqueText on ${metadata.name}.${raw.name}: a property of an embedded cannot declare it. Declare it on the ` +
-        `entity instead: @UniqueText({ as: 'name', columns: ['embedded.${raw.name}'] }).`,
-    )
-  }
+function resolveText(attached: Attached, raw: RawDeclaration): Declaration {
+  refuseEmbedded(
+    attached,
+    `Declare it on the entity instead: @UniqueText({ as: 'name', columns: ['embedded.${raw.name}'] }).`,
+  )
+  const { index, metadata, where } = attached
   const declaration = resolveDeclaration(metadata, raw, index.target)
   const { table, hidden, text } = declaration
   forbidTakenNames(declaration)
@@ -253,7 +245,7 @@ function resolveText(index: IndexMetadata, metadata: EntityMetadata, raw: RawDec
   const others = registry.declarations.get(metadata) ?? []
   forbidOtherSpreads(declaration, others)
   const columns = text.map(({ column }) => column)
-  forbidSharedColumns(`@UniqueText on ${metadata.name}.${declaration.name}`, metadata, columns)
+  forbidSharedColumns(where, metadata, columns)
   registry.declarations.set(metadata, [...others, declaration])
   index.givenName = table.index
   const condition = indexCondition(table)

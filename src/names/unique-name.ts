@@ -7,7 +7,7 @@ import {
   textColumnOf,
   type TextDecorator,
 } from '../declare/column'
-import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
+import { type Attached, attachTo, type IndexMetadata, refuseEmbedded, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, RULE, type Rules } from '../options'
 import { entityTable, normalizeColumn, requireString, textColumn } from '../registry/declarations'
@@ -18,7 +18,6 @@ import {
   dataSourceOf,
   type NameDeclaration,
   registry,
-  rootOf,
   type RowsChange,
   tableNames,
   type TriggerWork,
@@ -131,14 +130,11 @@ const UNIQUE_NAME: PropertyDeclaration<UniqueNameOptions> = {
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 function attachName(index: object, raw: RawName): string[] {
-  requireMetadataInternals(index)
-  const door = index as IndexMetadata
-  const metadata = rootOf(door.entityMetadata)
-  attachDataSource(dataSourceOf(metadata), whereOf(metadata, raw))
-  door.synchronize = false
-  const known = tableNames(metadata).find(({ name }) => name === raw.property)
-  if (known) requireOneClass('@UniqueName', known, door)
-  else resolveName(door, metadata, raw)
+  const attached = attachTo(index, '@UniqueName', raw.property)
+  attached.index.synchronize = false
+  const known = tableNames(attached.metadata).find(({ name }) => name === raw.property)
+  if (known) requireOneClass('@UniqueName', known, attached.index)
+  else resolveName(attached, raw)
   return [raw.property]
 }
 
@@ -154,16 +150,9 @@ export function attachNamesEntity(index: object): string[] {
   return entityMetadata.primaryColumns.map(({ propertyPath }) => propertyPath)
 }
 
-const whereOf = (metadata: EntityMetadata, { property }: Pick<RawName, 'property'>): string =>
-  `@UniqueName on ${metadata.name}.${property}`
-
-function resolveName(index: IndexMetadata, metadata: EntityMetadata, raw: RawName): void {
-  const where = whereOf(metadata, raw)
-  if (index.embeddedMetadata !== undefined) {
-    throw new DeclarationError(
-      `${where}: a property of an embedded cannot declare it. Declare it on a property of the entity itself.`,
-    )
-  }
+function resolveName(attached: Attached, raw: RawName): void {
+  refuseEmbedded(attached)
+  const { index, metadata, where } = attached
   const column = textColumn(metadata, raw.property, where)
   const transformers = [column.transformer ?? []].flat()
   if (transformers.length === 0) requireString(column, where)

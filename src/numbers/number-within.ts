@@ -1,17 +1,15 @@
 import type { EntityMetadata, EntitySchemaOptions } from 'typeorm'
 import { declareInSchema, declareProperty, type PropertyDeclaration } from '../declare/column'
-import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
+import { type Attached, attachTo, refuseEmbedded, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { foreignSchema, scopeColumns } from '../registry/declarations'
-import { requireMetadataInternals } from '../registry/internals'
 import {
   type ColumnMetadata,
   dataSourceOf,
   isOrExtends,
   type NumberDeclaration,
   registry,
-  rootOf,
   type RowsChange,
   tableNumbers,
 } from '../registry/registry'
@@ -144,16 +142,12 @@ const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 function attachNumber(index: object, raw: RawNumber): string[] {
-  requireMetadataInternals(index)
-  const door = index as IndexMetadata
-  const metadata = rootOf(door.entityMetadata)
-  const where = `@NumberWithin on ${metadata.name}.${raw.property}`
-  attachDataSource(dataSourceOf(metadata), where)
-  const known = tableNumbers(metadata).find(({ name }) => name === raw.property)
-  if (known) requireOneClass('@NumberWithin', known, door)
-  const declaration = known ?? resolveNumber(door, metadata, raw, where)
+  const attached = attachTo(index, '@NumberWithin', raw.property)
+  const known = tableNumbers(attached.metadata).find(({ name }) => name === raw.property)
+  if (known) requireOneClass('@NumberWithin', known, attached.index)
+  const declaration = known ?? resolveNumber(attached, raw)
   // TypeORM puts the number on the entity, in the round trip of the INSERT.
-  const { entityMetadata } = door
+  const { entityMetadata } = attached.index
   const original = entityMetadata.getInsertionReturningColumns.bind(entityMetadata)
   const own = entityMetadata.columns.find(({ propertyPath }) => propertyPath === declaration.column.propertyPath)
   entityMetadata.getInsertionReturningColumns = () => {
@@ -163,18 +157,10 @@ function attachNumber(index: object, raw: RawNumber): string[] {
   return [...declaration.scope, declaration.column].map(({ propertyPath }) => propertyPath)
 }
 
-function resolveNumber(
-  door: IndexMetadata,
-  metadata: EntityMetadata,
-  raw: RawNumber,
-  where: string,
-): NumberDeclaration {
-  if (door.embeddedMetadata !== undefined) {
-    throw new DeclarationError(
-      `${where}: a property of an embedded cannot declare it. Declare it on a property of the entity itself.`,
-    )
-  }
-  if (metadata.tableType === 'entity-child' || !isOrExtends(metadata.target, door.target)) {
+function resolveNumber(attached: Attached, raw: RawNumber): NumberDeclaration {
+  refuseEmbedded(attached)
+  const { index, metadata, where } = attached
+  if (metadata.tableType === 'entity-child' || !isOrExtends(metadata.target, index.target)) {
     throw new DeclarationError(
       `${where}: it stands on a class that shares its table with others, whose rows have no such number. ` +
         `Declare it on the class that has the @Entity and the @TableInheritance.`,
@@ -202,9 +188,9 @@ function resolveNumber(
     deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
     triggers: plainName('numbers', tableName, raw.property),
   }
-  const declaration: NumberDeclaration = { name: raw.property, metadata, target: door.target, column, scope, table }
+  const declaration: NumberDeclaration = { name: raw.property, metadata, target: index.target, column, scope, table }
   registry.numbers.set(metadata, [...tableNumbers(metadata), declaration])
-  door.givenName = table.index
+  index.givenName = table.index
   registerTriggers(metadata, `number ${raw.property}`, () => ({
     set: numberTriggers(table),
     rows: numberedRows({ table, metadata }),
