@@ -1,4 +1,4 @@
-import { literal, quote, transition } from '../../sql/identifier'
+import { all, literal, quote, transition } from '../../sql/identifier'
 import {
   differ,
   differentKey,
@@ -212,11 +212,7 @@ function takeOneByOne(holder: HolderTable, refuses: string): string {
       ${touched(holder)}
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM ${names} AS n
-        WHERE ${equal(field('n', 'key'), holderKey(holder, 't'))}
-          AND ${equal(field('n', 'holder'), literal(holder.holder))}
-          AND ${equal(field('n', 'property'), 'v.property')}
-          AND ${equal(field('n', 'state'), `'held'`)}
-          AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'v.text')}
+        WHERE ${all(10, ...isHeldBy(holder, 't'), equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'v.text'))}
         -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
         FOR KEY SHARE
       )
@@ -391,16 +387,24 @@ function moveNames(holder: HolderTable): string {
       FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL`
 }
 
+/** Predicates for an AND: the row with the names `v` holds the name `n` in the column of `v`. */
+function isHeldBy(holder: HolderTable, row: string): string[] {
+  const field = nameFields(holder)
+  return [
+    equal(field('n', 'key'), holderKey(holder, row)),
+    equal(field('n', 'holder'), literal(holder.holder)),
+    equal(field('n', 'property'), 'v.property'),
+    equal(field('n', 'state'), `'held'`),
+  ]
+}
+
 /** Joins the name `h` that the row `t` holds in the column, according to the table of names. */
 function heldByRow(holder: HolderTable): string {
   const field = nameFields(holder)
   return `LEFT JOIN LATERAL (
         SELECT ${field('n', 'id', 'namespace', 'hash', 'number', 'text')}
         FROM ${namesTableOf(holder)} AS n
-        WHERE ${equal(field('n', 'key'), holderKey(holder, 't'))}
-          AND ${equal(field('n', 'holder'), literal(holder.holder))}
-          AND ${equal(field('n', 'property'), 'v.property')}
-          AND ${equal(field('n', 'state'), `'held'`)}
+        WHERE ${all(10, ...isHeldBy(holder, 't'))}
         ${newest('n')}
       ) AS h (id, namespace, hash, number, text) ON true`
 }
@@ -506,10 +510,7 @@ export function claimOldNames(holder: HolderTable): string {
         ${namesOfRow(holder, 'r')}
         WHERE v.text IS NOT NULL AND NOT EXISTS (
           SELECT FROM ${namesTableOf(holder)} AS n
-          WHERE ${equal(field('n', 'key'), holderKey(holder, 'r'))}
-            AND ${equal(field('n', 'holder'), literal(holder.holder))}
-            AND ${equal(field('n', 'property'), 'v.property')}
-            AND ${equal(field('n', 'state'), `'held'`)}
+          WHERE ${all(12, ...isHeldBy(holder, 'r'))}
           ${NO_JOIN}
         )
         ORDER BY v.namespace, hash
