@@ -81,7 +81,10 @@ export function holderEntity(metadata: EntityMetadata, declaration: NameDeclarat
   const kept = known.get(metadata)
   if (kept) return kept
   const columns = entityColumns(dataSourceOf(metadata), metadata)
-  const [table, read, only] = [holderTable(metadata), readColumns(columns), classFilter(metadata)]
+  const [table, only] = [holderTable(metadata), classFilter(metadata)]
+  // The columns that `find` would load, and the discriminator of single table inheritance if it is missing.
+  const selected = [...columns.select, ...(metadata.discriminatorColumn ? [metadata.discriminatorColumn] : [])]
+  const read = [...new Set(selected.map(({ databaseName }) => databaseName))]
   const name = declaration.text.column.databaseName
   const row: HolderRow = { holder: table, name, row: { select: read, spatial: columns.spatial }, only }
   const changes = {
@@ -102,13 +105,6 @@ export function holderEntity(metadata: EntityMetadata, declaration: NameDeclarat
   }
   known.set(metadata, made)
   return made
-}
-
-/** Returns the columns that `find` would load, and the discriminator of single table inheritance if it is missing. */
-function readColumns({ metadata, select }: EntityColumns): string[] {
-  const names = select.map(({ databaseName }) => databaseName)
-  const discriminator = metadata.discriminatorColumn?.databaseName
-  return discriminator === undefined || names.includes(discriminator) ? names : [...names, discriminator]
 }
 
 /** A row of a holder's table, with the columns to read and the class that was asked for. */
@@ -311,12 +307,17 @@ export function findHolderStatement(
   const dates = isoDates(field('since'), field('until'))
   const head = [field('holder'), field('property'), field('state'), ...dates, current]
   const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
+  const joins = tables.map(({ table: holder, read }, nth) => {
+    if (read.length === 0) return ''
+    const same = hasNamedKey(holder, `t${nth}`, keyOfHolder(field, holder))
+    return `\nLEFT JOIN ${qualified(holder.schema, holder.table)} AS t${nth} ON ${same.join('\n  AND ')}`
+  })
   const states = former
     ? `(${isHeld()} OR ${equal(field('state'), `'redirect'`)}
   AND (${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()))`
     : isHeld()
   const sql = `SELECT ${columns.join(',\n  ')}
-FROM ${table} AS n${tables.map(joinOf(field)).join('')}
+FROM ${table} AS n${joins.join('')}
 WHERE ${equal(field('namespace'), '$1')} AND ${equal(field('hash'), `$3::pg_catalog.${names.digest.type}`)}
   AND ${equal(`${field('text')} COLLATE pg_catalog."C"`, '$2::pg_catalog.text')}
   AND ${states}`
@@ -325,11 +326,9 @@ WHERE ${equal(field('namespace'), '$1')} AND ${equal(field('hash'), `$3::pg_cata
 
 type Field = (column: NamesColumn, row?: string) => string
 
-const isOfHolder = (field: Field, { holder }: HolderTable): string => equal(field('holder'), literal(holder))
-
 /** Returns the key only for its own table, because the parts of the key have their types only there. */
 const keyOfHolder = (field: Field, holder: HolderTable): string =>
-  `(CASE WHEN ${isOfHolder(field, holder)} THEN ${field('key')} END)`
+  `(CASE WHEN ${equal(field('holder'), literal(holder.holder))} THEN ${field('key')} END)`
 
 const columnsOf =
   (field: Field) =>
@@ -341,14 +340,6 @@ const columnsOf =
       return `${column ? toGeoJson(value, column) : value} AS c${nth}_${index}`
     }),
   ]
-
-const joinOf =
-  (field: Field) =>
-  ({ table: holder, read }: SoughtTable, nth: number): string => {
-    if (read.length === 0) return ''
-    const same = hasNamedKey(holder, `t${nth}`, keyOfHolder(field, holder))
-    return `\nLEFT JOIN ${qualified(holder.schema, holder.table)} AS t${nth} ON ${same.join('\n  AND ')}`
-  }
 
 function parserOf(tables: readonly SoughtTable[]): Statement<FoundHolder>['parse'] {
   return (row) => {

@@ -257,12 +257,17 @@ const order = (by: readonly string[]): string => (by.length === 0 ? '' : ` ORDER
  *   only rows with a number count
  */
 export function numberTriggers(table: NumberTable, adopting = false): TriggerSet {
+  const { scope, number, deleted } = table
   const [place, count, keep] = [nameOf(table, 'place'), nameOf(table, 'count'), nameOf(table, 'keep')]
   return triggerSet({
     kind: 'numbers',
     name: table.name,
     table: { schema: table.schema, name: table.table },
-    columns: columnsOf(table),
+    columns: {
+      number,
+      ...Object.fromEntries(scope.map(({ name }, position) => [`scope ${position}`, name])),
+      ...(deleted === undefined ? {} : { deleted }),
+    },
     tables: [keptScopes(table)],
     docs: 'docs/numbers.md',
     functions: [
@@ -299,12 +304,6 @@ export function numberTriggers(table: NumberTable, adopting = false): TriggerSet
     },
   })
 }
-
-const columnsOf = ({ scope, number, deleted }: NumberTable): Readonly<Record<string, string>> => ({
-  number,
-  ...Object.fromEntries(scope.map(({ name }, position) => [`scope ${position}`, name])),
-  ...(deleted === undefined ? {} : { deleted }),
-})
 
 const EVENTS = ['insert', 'update', 'delete', 'truncate'] as const
 
