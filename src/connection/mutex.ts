@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
-import { type OpenTransaction, openTransaction } from '../registry/registry'
+import { type OpenTransaction, openTransaction } from '../registry/open-transactions'
 import { cancelWaiting } from '../sql/transaction-commands'
 import {
   commandsIn,

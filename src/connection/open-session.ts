@@ -7,7 +7,9 @@ import {
   type ReplicationMode,
 } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
-import { dataSourceOf, hearTransaction, lossOf, obtainsAsMade, type PoolDriver } from '../registry/registry'
+import { dataSourceOf } from '../registry/registry'
+import { lossOf, obtainsAsMade, type PoolDriver } from '../registry/pool'
+import { hearTransaction } from '../registry/open-transactions'
 import type { Statement, WireRow } from '../sql/find'
 import { endsConnection, isSerializationError } from '../sql/sqlstate'
 import { ownTransaction, savepoint, type SavepointCommands } from '../sql/transaction-commands'

@@ -1,6 +1,7 @@
 import { type EntityManager, QueryFailedError, type QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
-import { dataSourceOf, insideTransaction, registry } from '../registry/registry'
+import { dataSourceOf, registry } from '../registry/registry'
+import { insideTransaction } from '../registry/open-transactions'
 import type { Statement } from '../sql/find'
 import { isSerializationError } from '../sql/sqlstate'
 import { ownTransaction, seesCommitted, wholeSavepoint } from '../sql/transaction-commands'

@@ -14,10 +14,10 @@ import {
   type NameDeclaration,
   namesOfEntity,
   type NumberDeclaration,
-  openTransaction,
   registry,
   tableNumbers,
 } from '../registry/registry'
+import { openTransaction } from '../registry/open-transactions'
 import type { EntityColumns } from '../calls/entity-text'
 import { afterWrite, finish, hydrate, type NamedColumns, relationsToLoad } from '../calls/hydrate'
 import { ensureReady, ensureTriggers } from '../schema/readiness'

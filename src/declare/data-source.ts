@@ -1,15 +1,9 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import {
-  dataSourceOf,
-  type DataSourceSettings,
-  endWaiting,
-  hearPools,
-  noteTransactions,
-  registry,
-  rootOf,
-} from '../registry/registry'
+import { dataSourceOf, type DataSourceSettings, registry, rootOf } from '../registry/registry'
+import { endWaiting, hearPools } from '../registry/pool'
+import { noteTransactions } from '../registry/open-transactions'
 import { requireInternals, requireMetadataInternals, requirePostgres } from '../registry/internals'
 import { hookSchemaBuilder } from '../schema/hook'
 import { quote } from '../sql/identifier'

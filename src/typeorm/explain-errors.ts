@@ -19,7 +19,9 @@ import { quote } from '../sql/identifier'
 import { scopesName } from '../sql/numbers'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { savepoint, transactionCommands } from '../sql/transaction-commands'
-import { type ColumnMetadata, hearTransaction, lossOf, noteTransactionsOf, tableNumbers } from '../registry/registry'
+import { type ColumnMetadata, tableNumbers } from '../registry/registry'
+import { lossOf } from '../registry/pool'
+import { hearTransaction, noteTransactionsOf } from '../registry/open-transactions'
 import {
   collisionError,
   declarationsIn,
