@@ -32,7 +32,7 @@ import type { TriggerNote } from '../sql/trigger-set'
 import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
 import { claimAllNames, releaseAllNames } from './sql/claim-all'
-import { refuseUnnormalized } from '../triggers/rows'
+import { refuseUnnormalized } from '../sql/rebuild'
 import { namesGuard, nameTriggersOf, notedHolder, removedNames } from './sql/triggers'
 
 /** The treatment of a name when its holder takes another one. */

@@ -15,7 +15,7 @@ import {
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { guardKernel } from '../triggers/guard'
-import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../triggers/rows'
+import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
 import { distribute, hasCitus, spreadTable } from '../sql/spread'
 import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
 import { changeDeclarations, dropDifferent } from './changes'

@@ -3,7 +3,7 @@ import { DeclarationError, type Finding, SchemaDriftError, TextRejectedError } f
 import { entityTable } from '../registry/declarations'
 import { tableDeclarations, tableNames } from '../registry/registry'
 import { normalizeText } from '../text/normalizer'
-import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../triggers/rows'
+import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../sql/rebuild'
 import { requireOutOfShards } from './shards'
 import { queryOf } from './table'
 

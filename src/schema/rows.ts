@@ -31,7 +31,7 @@ import {
   refuseUnknownDigest,
   refuseUnnormalized,
   type Renormalized,
-} from '../triggers/rows'
+} from '../sql/rebuild'
 import {
   type ChangingTable,
   emit,

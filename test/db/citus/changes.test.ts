@@ -23,7 +23,7 @@ import {
 import { trim } from '../../../src/text'
 import { chainFaults, hasCitus, useCluster } from '../../support/citus'
 import { type Declaration, tableDeclarations } from '../../../src/registry/registry'
-import { rebuildRows } from '../../../src/triggers/rows'
+import { rebuildRows } from '../../../src/sql/rebuild'
 import { generate, type Generated } from '../../support/generated'
 import { rejection } from '../../support/ledger'
 import { STEVENS, SUFFIX_SAFE } from '../../support/md5-collisions'

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { addIndex } from '../../../src/sql/alter'
 import { guardOf } from '../../../src/triggers/guard'
-import { rebuildRows } from '../../../src/triggers/rows'
+import { rebuildRows } from '../../../src/sql/rebuild'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'

@@ -6,7 +6,7 @@ import {
   refuseNulls,
   refuseUnknownDigest,
   refuseUnnormalized,
-} from '../../../src/triggers/rows'
+} from '../../../src/sql/rebuild'
 import { parseNote } from '../../../src/sql/trigger-set'
 import { checkExpression, type TextTable } from '../../../src/sql/text-table'
 import { md5, sha256 } from '../../../src/text/digest'

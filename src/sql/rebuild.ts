@@ -1,6 +1,6 @@
-import { dollarQuote, list, literal, quote, unnest } from '../sql/identifier'
-import { refuseShards } from '../sql/spread'
-import { SQLSTATE } from '../sql/sqlstate'
+import { dollarQuote, list, literal, quote, unnest } from './identifier'
+import { refuseShards } from './spread'
+import { SQLSTATE } from './sqlstate'
 import {
   bytewise,
   equal,
@@ -13,7 +13,7 @@ import {
   tableName,
   type TextRows,
   type TextTable,
-} from '../sql/text-table'
+} from './text-table'
 
 /** The number of rows that an error names. When these are corrected, the next error names others. */
 const ROWS_NAMED = 10
