@@ -159,7 +159,7 @@ test('every type that TypeORM supports on Postgres is among the columns', () => 
 describe('rows by save, findOrCreate, findOrCreateMany, and by upsertByText once they are there,', () => {
   test('are equal for each value of each type', { timeout: SLOW_MILLISECONDS }, async () => {
     for (const [index, column] of columns.entries()) {
-      await of(column, expectAlike(column.values.map((value) => ({ [`c${index}`]: value }))))
+      await of(column, expectAlike([...column.values, null].map((value) => ({ [`c${index}`]: value }))))
     }
   })
 

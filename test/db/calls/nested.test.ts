@@ -132,6 +132,8 @@ describe('new objects in relations become rows', () => {
       resolve,
     )
     expect(entity).toMatchObject({ author: { id: author.id, born: 1775 }, tags: [{ id: tag.id, weight: 1 }] })
+    const stored = await manager.findOneOrFail(Book, { where: { title: 'Emma' }, relations: { tags: true } })
+    expect(stored.tags.map(({ id }) => id)).toEqual([tag.id])
     expect(await counts()).toMatchObject({ Author: 1, Tag: 1 })
     expect(await manager.findOneBy(Author, { name: 'Austen' })).toMatchObject({ born: 1775 })
   })

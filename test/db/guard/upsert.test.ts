@@ -37,6 +37,34 @@ async function meet(before: string, statement: string): Promise<Outcome> {
   return await waiting.outcome
 }
 
+test('a counter goes up for the own text only, in a chain too', async () => {
+  for (const url of ['a1', 'a2', 'a1', 'a3', 'a2', 'a1']) {
+    await observer.query(
+      `INSERT INTO page AS t (url, title) VALUES ($1, '1') ON CONFLICT ("urlHash", "urlHashNumber")
+       DO UPDATE SET title = t.title::int + 1 ${OWN_TEXT_ONLY}`,
+      [url],
+    )
+  }
+  expect((await observer.query('SELECT url, title FROM page ORDER BY url')).rows).toEqual([
+    { url: 'a1', title: '3' },
+    { url: 'a2', title: '2' },
+    { url: 'a3', title: '1' },
+  ])
+})
+
+test('an upsert that sets another text moves the row, and its old text is free', async () => {
+  await observer.query(`INSERT INTO page (url) VALUES ('old')`)
+  for (const renamed of ['new 1', 'more 2']) {
+    const { rows } = await observer.query(
+      `INSERT INTO page (url) VALUES ('old') ON CONFLICT ("urlHash", "urlHashNumber")
+       DO UPDATE SET url = '${renamed}' RETURNING url`,
+    )
+    expect(rows).toEqual([{ url: renamed }])
+    await observer.query(`INSERT INTO page (url) VALUES ('old')`)
+  }
+  expect(await rowsOf(observer, page)).toBe('more 2@0 new 1@0 old@0')
+})
+
 test('without the refusal of a change in place, an upsert that sets the text erases an acknowledged row', async () => {
   const whole = guardOf(textTable()).create
   const guard = whole.map((statement) => statement.replace('IF met THEN', 'IF false THEN'))
