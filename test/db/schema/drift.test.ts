@@ -191,6 +191,10 @@ test.each([
   ['a newer protocol that serves this release', noted('"protocol":1', '"protocol":2, "serves":1')],
   ['triggers that another release made with other conditions', noted(/"triggers":\[[^\]]+\]/, '"triggers":["abc"]')],
   ['a setting more', `alter function ${PLACE} set work_mem to '1MB'`],
+  ['a setting less', `alter function ${KERNEL} reset enable_seqscan`],
+  ['another search_path', `alter function ${PLACE} set search_path to public`],
+  ['another search_path of the kernel', `alter function ${KERNEL} set search_path to public`],
+  ['that everybody may execute the kernel', `grant execute on function ${KERNEL} to public`],
 ])('is no drift: %s', async (_, statement) => {
   expect(await driftAfter(statement)).toEqual([])
 })

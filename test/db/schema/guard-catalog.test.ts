@@ -109,51 +109,6 @@ test('a function that lost its note is drift, and the same command mends it unde
   await expectGuarded(dataSource, 'Page', 'url')
 })
 
-describe('other code under the same note', () => {
-  test.each(['unique_text_page__url', 'unique_text_chain_v1'])(
-    'in %s is no drift, and the same command replaces it, under the same triggers',
-    async (name) => {
-      const dataSource = await open([entity('page', ['url'])])
-      await migrate(dataSource)
-      await replaceBody(name, (body) => body.replace(/^BEGIN$/m, 'BEGIN\n  PERFORM 1;'))
-      expect(await findOrCreate(dataSource.manager, 'page', { id: 7, url: 'y' })).toMatchObject({ created: true })
-      const { up, down } = await migrate(dataSource)
-      expect(up).toEqual([expect.stringContaining(`CREATE OR REPLACE FUNCTION "${name}"`)])
-      expect(up.join()).not.toContain('TRIGGER "')
-      await expectGuarded(dataSource, 'page', 'url')
-      await runAll(dataSource, down)
-      await migrate(dataSource)
-      expect((await generate(dataSource)).up).toEqual([])
-    },
-  )
-  test.each(['unique_text_page__url', 'unique_text_chain_v1'])(
-    'in %s is not seen where only a comment or the layout differs',
-    async (name) => {
-      const dataSource = await open([entity('page', ['url'])])
-      await migrate(dataSource)
-      await replaceBody(name, (body) =>
-        body.replace('BEGIN\n', 'BEGIN\n  -- Another comment.\n').replaceAll('\n  ', '\n      '),
-      )
-      await replaceBody(name, (body) =>
-        body.replace('maintainers/protocol.md of', 'the page maintainers/protocol.md of'),
-      )
-      await expectGuarded(dataSource, 'page', 'url')
-    },
-  )
-})
-
-test('a trigger that was made otherwise by hand is mended by the same command', async () => {
-  const dataSource = await open([entity('page', ['url'])])
-  await migrate(dataSource)
-  await client.query(
-    `drop trigger unique_text_page__url_settle_insert on page; create trigger unique_text_page__url_settle_insert
-     after insert on page for each row execute function unique_text_chain_v1('unique_text_page__url_rest', '1', '0')`,
-  )
-  await expect(findOrCreate(dataSource.manager, 'page', { id: 1, url: 'x' })).rejects.toThrow('fires at another moment')
-  await migrate(dataSource)
-  await expectGuarded(dataSource, 'page', 'url')
-})
-
 test('triggers of a guard that is gone from the entity are found without a note too', async () => {
   await migrate(await open([entity('page', ['url', 'gone'])]))
   await replaceBody('unique_text_page__gone', (body) => body.replaceAll(/^-- (?!typeorm).*$/gm, ''))
