@@ -64,14 +64,7 @@ describe('a declaration that contradicts its entity', () => {
       },
     ],
     ['a column that is missing', /no column "gone"/, (p) => UniqueText({ as: 'x', columns: ['gone'] })(p.constructor)],
-    [
-      'an unknown digest',
-      /digest must be one of md5, sha256/,
-      (p) => UniqueText({ digest: 'crc' as 'md5' })(p, 'text'),
-    ],
-    ['a limit of no texts', /maxChainLength must be/, (p) => UniqueText({ maxChainLength: 0 })(p, 'text')],
     ['a text in its own scope', /named twice/, (p) => UniqueText({ scope: ['text'] })(p, 'text')],
-    ['an option that does not exist', /no option "unique"/, (p) => UniqueText({ unique: true } as object)(p, 'text')],
   ]
   test.each(cases)('%s is refused', async (_, message, declare) => {
     const error = await initialise(declare).catch((caught: unknown) => caught)
@@ -123,11 +116,6 @@ describe('a database that will not do', () => {
     await expect(findOrCreate(dataSource.manager, Page, { url: 'x' }, by)).rejects.toMatchObject({
       findings: [{ kind: 'missing', object: 'index', name }],
     })
-  })
-
-  test('a server that is not there gives the driver its word', async () => {
-    const dataSource = new DataSource({ type: 'postgres', host: '127.0.0.1', port: 1, entities: [Page] })
-    await expect(dataSource.initialize()).rejects.toMatchObject({ code: 'ECONNREFUSED' })
   })
 })
 

@@ -3,7 +3,7 @@ import { type Client, Query } from 'pg'
 import type { EntitySubscriberInterface } from 'typeorm'
 import { BeforeInsert, Column, Entity, EventSubscriber, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { DeclarationError, findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
 import { UniqueText, UniqueTextEntity } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { column, entity } from '../../support/entity'
@@ -184,10 +184,4 @@ describe('what TypeORM tells of its statements is told of ours', () => {
     expect((error as QueryFailedError).driverError).toMatchObject({ code: '22001' })
     expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain('a secret')
   })
-})
-
-test('findOneByText refuses a property that it would ignore', async () => {
-  const error = await rejection(findOneByText(manager, Page, { url: 'a', title: 'b' }))
-  expect(error).toBeInstanceOf(DeclarationError)
-  expect(String(error)).toContain('Leave out "title"')
 })

@@ -54,7 +54,9 @@ test('a condition beside the text is refused, within its embedded too', async ()
   const at = { city: 'Ulm', note: 'new' }
   await findOrCreate(manager, House, { at })
   expect(await findOneByText(manager, House, { at: { city: 'Ulm' } })).toMatchObject({ at })
-  expect(String(await rejection(findOneByText(manager, House, { at })))).toContain('Leave out "at.note"')
+  const error = await rejection(findOneByText(manager, House, { at }))
+  expect(error).toBeInstanceOf(DeclarationError)
+  expect(String(error)).toContain('Leave out "at.note"')
   expect(() => textCondition(manager, House, 'h', { at })).toThrow('"at.note" is not one')
 })
 
