@@ -45,21 +45,18 @@ describe('a bad row sinks no other', () => {
       create or replace trigger refuse before insert on item for each row when (new.b = 'bad') execute function refuse()`)
   }
 
-  test.each(['P0001', '54000', '42501', '44000', '42P01', '0A000', '55000', 'XX000', 'ABCDE', '22023', '23514'])(
-    'whatever SQLSTATE it brings: %s',
-    async (code) => {
-      await raise(code)
-      const rows = Array.from({ length: 20 }, (_, index) => ({ text: `${index}`, b: index % 9 === 4 ? 'bad' : 'good' }))
-      const expected = rows.map(({ b }) => (b === 'bad' ? code : CREATED))
-      expect((await findOrCreateMany(manager, Item, rows)).map(codeOf)).toEqual(expected)
-      const inTransaction = await dataSource.transaction(async (manager) => {
-        const again = rows.map(({ text, b }) => ({ text: `again ${text}`, b }))
-        return await findOrCreateMany(manager, Item, again)
-      })
-      expect(inTransaction.map(codeOf)).toEqual(expected)
-      expect(await manager.count(Item)).toBe(36)
-    },
-  )
+  test.each(['P0001', '0A000', '55000', 'XX000'])('whatever SQLSTATE it brings: %s', async (code) => {
+    await raise(code)
+    const rows = Array.from({ length: 20 }, (_, index) => ({ text: `${index}`, b: index % 9 === 4 ? 'bad' : 'good' }))
+    const expected = rows.map(({ b }) => (b === 'bad' ? code : CREATED))
+    expect((await findOrCreateMany(manager, Item, rows)).map(codeOf)).toEqual(expected)
+    const inTransaction = await dataSource.transaction(async (manager) => {
+      const again = rows.map(({ text, b }) => ({ text: `again ${text}`, b }))
+      return await findOrCreateMany(manager, Item, again)
+    })
+    expect(inTransaction.map(codeOf)).toEqual(expected)
+    expect(await manager.count(Item)).toBe(36)
+  })
 
   test('nor does one whose value has no text, or that TypeORM itself refuses', async () => {
     const circular: unknown[] = []

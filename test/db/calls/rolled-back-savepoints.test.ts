@@ -12,6 +12,7 @@ import {
 import { once, OnceToken } from '../../../src/once'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { gate } from '../../support/gate'
 import { rowOf } from '../../support/results'
 import { column, entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
@@ -35,13 +36,6 @@ beforeAll(async () => {
 
 const stored = async (): Promise<string[]> =>
   (await dataSource.getRepository(Page).find({ order: { url: 'ASC' } })).map(({ url }) => url)
-
-/** Something that is let through once. */
-function gate(): { readonly passed: Promise<void>; readonly open: () => void } {
-  let open = (): void => {}
-  const passed = new Promise<void>((resolve) => (open = resolve))
-  return { passed, open }
-}
 
 const no = new Error('no')
 
@@ -84,6 +78,9 @@ const CALLS: Readonly<Record<string, (manager: EntityManager, url: string) => Pr
 }
 
 describe.each(Object.entries(CALLS))('%s', (name, call) => {
+  /** How SQL is read does not depend on the call: one of them tries every form. */
+  const someOf = (forms: readonly string[]): readonly string[] => (name === 'findOrCreate' ? forms : forms.slice(0, 1))
+
   test('beside work of once that fails is not told that it was rolled back', async () => {
     await dataSource.transaction(async (manager) => {
       const [begun, held] = [gate(), gate()]
@@ -133,23 +130,22 @@ describe.each(Object.entries(CALLS))('%s', (name, call) => {
     expect(await stored()).toEqual(expect.arrayContaining(['before', 'after']))
   })
 
-  test.each(['ROLLBACK TO mine', '/* c */ rollback -- c\n work to savepoint "mine"', 'SELECT 1; ROLLBACK TO MINE'])(
-    'whose statements are undone by %s, on their way, is told so',
-    async (rollBack) => {
-      await dataSource.transaction(async (manager) => {
-        await manager.query('SAVEPOINT mine')
-        await call(manager, 'doomed too')
-        const undone = behindNext(manager, rollBack)
-        expect(await rejection(call(manager, 'doomed'))).toBeInstanceOf(TransactionAbortedError)
-        await undone
-        await call(manager, 'after')
-      })
-      expect(await stored()).not.toEqual(expect.arrayContaining([expect.stringContaining('doomed')]))
-      expect(await stored()).toContain('after')
-    },
-  )
+  test.each(
+    someOf(['ROLLBACK TO mine', '/* c */ rollback -- c\n work to savepoint "mine"', 'SELECT 1; ROLLBACK TO MINE']),
+  )('whose statements are undone by %s, on their way, is told so', async (rollBack) => {
+    await dataSource.transaction(async (manager) => {
+      await manager.query('SAVEPOINT mine')
+      await call(manager, 'doomed too')
+      const undone = behindNext(manager, rollBack)
+      expect(await rejection(call(manager, 'doomed'))).toBeInstanceOf(TransactionAbortedError)
+      await undone
+      await call(manager, 'after')
+    })
+    expect(await stored()).not.toEqual(expect.arrayContaining([expect.stringContaining('doomed')]))
+    expect(await stored()).toContain('after')
+  })
 
-  test.each(['ABORT', '/* c */ ROLLBACK', 'rollback and chain', 'SELECT 1; ABORT WORK'])(
+  test.each(someOf(['ABORT', '/* c */ ROLLBACK', 'rollback and chain', 'SELECT 1; ABORT WORK']))(
     'that is under way at %s is told so',
     async (rollBack) => {
       const runner = dataSource.createQueryRunner()

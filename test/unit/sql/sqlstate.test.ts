@@ -49,13 +49,18 @@ test.each(['55P03', '57014', '40001', '40P01'])('%s says that somebody else has 
 })
 
 test.each([
+  ['0A000', true],
   ['22021', true],
+  ['22023', true],
   ['23514', true],
   ['UT001', true],
   ['P0001', true],
   ['42501', true],
+  ['42P01', true],
   ['44000', true],
   ['54000', true],
+  ['55000', true],
+  ['ABCDE', true],
   ['XX000', true],
   ['08006', false],
   ['25P02', false],
