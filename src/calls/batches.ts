@@ -10,8 +10,11 @@ import type { RequestedRow, RowValues } from './row-values'
 import { isChanging } from './updates'
 import { batchStatementOf, rowShape, statementsOf } from './statements'
 
-/** Rows of one statement. The round trip hardly counts, and two statements at once can still share a call's work. */
-const BATCH_ROWS = 1_000
+/**
+ * Rows of one statement. The round trip hardly counts, and two statements at once can still share a call's work. Only
+ * tests set another value.
+ */
+export const limits = { rows: 1_000 }
 /** Characters of one statement. The limit keeps the driver's strings and the messages to the server short. */
 const BATCH_CHARACTERS = 16 * 2 ** 20
 
@@ -87,7 +90,7 @@ export function* inBatches(
   rows: readonly DistinctRow[],
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
-  const { defaults, updates, batchRows = BATCH_ROWS } = rules
+  const { defaults, updates, batchRows = limits.rows } = rules
   // An identity column has no default in SQL, so a statement sets it for all rows or for none. A statement also either
   // updates rows or only finds them.
   const groupOf = ({ row }: DistinctRow): string => {

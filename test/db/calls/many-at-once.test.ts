@@ -4,6 +4,7 @@ import { type DataSource, Entity, ManyToOne, PrimaryGeneratedColumn } from 'type
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { FindOrCreateManyOptions, FindOrCreateManyResult } from '../../../src'
 import { findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
+import { limits } from '../../../src/calls/batches'
 import { md5 } from '../../../src/text/digest'
 import { untilBlocked } from '../../support/blocked'
 import { rowOf } from '../../support/results'
@@ -11,6 +12,7 @@ import { useDatabase } from '../../support/database'
 import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
+import { useSmallBatches } from '../../support/small-batches'
 
 const Page = entity('Page', {
   url: text(),
@@ -27,7 +29,11 @@ class Chapter {
   @ManyToOne(() => Chapter, { lazy: true }) parent!: Promise<Chapter | null>
 }
 
+/** Rows of a batch. */
+const ROWS = 50
+
 const db = useDatabase()
+useSmallBatches(ROWS)
 let dataSource: DataSource
 const observer = db.useClient()
 
@@ -48,9 +54,9 @@ const poolOf = (source: DataSource): Pool => (source.driver as unknown as { read
 
 /** Texts of so many full batches, and these. */
 function textsOf(batches: number): { texts: string[]; batch: (nth: number) => string[] } {
-  const texts = Array.from({ length: batches * 1_000 }, (_, index) => `text ${index}`)
+  const texts = Array.from({ length: batches * limits.rows }, (_, index) => `text ${index}`)
   const sorted = texts.toSorted((left, right) => (md5.js(left) < md5.js(right) ? -1 : 1))
-  return { texts, batch: (nth) => sorted.slice((nth - 1) * 1_000, nth * 1_000) }
+  return { texts, batch: (nth) => sorted.slice((nth - 1) * limits.rows, nth * limits.rows) }
 }
 
 const inputsOf = (texts: readonly string[]) => texts.map((url) => ({ url }))
@@ -100,13 +106,13 @@ function watched<T>(work: Promise<T>): { readonly work: Promise<T>; isSettled: (
 describe('two batches of a call are at the server at once', () => {
   test.each([1, 2])('the others go on while batch %i waits for another session', async (waiting) => {
     const { texts, batch } = textsOf(4)
-    const [text = ''] = batch(waiting).slice(500)
+    const [text = ''] = batch(waiting).slice(ROWS / 2)
     const other = await inserting(text)
     const { onProgress, until } = progress()
     const call = all(texts, { onProgress })
     await untilBlocked(observer)
-    await until(3_000)
-    expect((await storedTexts()).size).toBe(3_000)
+    await until(3 * ROWS)
+    expect((await storedTexts()).size).toBe(3 * ROWS)
     await other.query('COMMIT')
     const results = await call
     expect(createdOf(results)).toEqual(texts.map((one) => one !== text))
@@ -115,19 +121,20 @@ describe('two batches of a call are at the server at once', () => {
 
   test('equal texts and rejected ones keep their places', async () => {
     const { texts } = textsOf(3)
-    const inputs = [...texts.slice(0, 2_000), '\0', ...texts]
+    const inputs = [...texts.slice(0, 2 * ROWS), '\0', ...texts]
     const results = await all(inputs)
     expect(results.map((result) => ('error' in result ? 'rejected' : result.created))).toEqual([
-      ...texts.slice(0, 2_000).map(() => true),
+      ...texts.slice(0, 2 * ROWS).map(() => true),
       'rejected',
-      ...texts.slice(0, 2_000).map(() => false),
-      ...texts.slice(2_000).map(() => true),
+      ...texts.slice(0, 2 * ROWS).map(() => false),
+      ...texts.slice(2 * ROWS).map(() => true),
     ])
-    const [first, again] = [results[7], results[2_008]]
+    const [first, again] = [results[7], results[2 * ROWS + 8]]
     expect(again).toMatchObject({ entity: (first as { readonly entity: Page }).entity })
   })
 
   test('calls of the same texts in any order meet without a deadlock, and each text is created once', async () => {
+    limits.rows = 1_000
     const { texts } = textsOf(4)
     for (let round = 0; round < 3; round += 1) {
       await observer.query('TRUNCATE page')
@@ -144,7 +151,7 @@ describe('the second connection', () => {
     const source = await pooled(max)
     const { texts } = textsOf(3)
     const results = await Promise.all([1, 2, 3, 4].map(() => all(texts, {}, source)))
-    expect(createdOf(results.flat()).filter(Boolean)).toHaveLength(3_000)
+    expect(createdOf(results.flat()).filter(Boolean)).toHaveLength(3 * ROWS)
     expect(poolOf(source)).toMatchObject({ waitingCount: 0, idleCount: max })
   })
 
@@ -172,7 +179,7 @@ describe('the second connection', () => {
     await untilBlocked(observer)
     expect(poolOf(source)).toMatchObject({ waitingCount: 0, totalCount: 1 })
     await other.query('COMMIT')
-    expect((await call).filter((result) => 'created' in result && result.created)).toHaveLength(2_999)
+    expect((await call).filter((result) => 'created' in result && result.created)).toHaveLength(3 * ROWS - 1)
   })
 
   test('goes to who waits for one, after its batch', async () => {
@@ -198,7 +205,7 @@ describe('the second connection', () => {
     const call = all(texts, { onProgress }, source)
     await untilBlocked(observer, 2)
     await first.query('COMMIT')
-    await until(1_000)
+    await until(ROWS)
     expect(await findOrCreate(source.manager, Page, { url: 'meanwhile' })).toMatchObject({ created: true })
     await second.query('COMMIT')
     await call
@@ -283,7 +290,7 @@ describe('a batch that fails', () => {
       const results = await call
       expect(createdOf(results).every(Boolean)).toBe(true)
       const again = results.filter((result) => 'attempts' in result && result.attempts > 1)
-      expect(again).toHaveLength(1_000)
+      expect(again).toHaveLength(ROWS)
       const rest = new Set([3, 4, 5, 6].flatMap(batch))
       const backends = results.flatMap((result) =>
         'entity' in result && rest.has(result.entity.url) ? [result.entity.backend] : [],
@@ -360,6 +367,8 @@ describe('a signal', () => {
 
 describe('onProgress', () => {
   test.each([[{}], [{ relations: 'findOrCreate' as const }]])('counts inputs after each batch: %j', async (options) => {
+    // With relations, rows are divided by another limit.
+    limits.rows = 1_000
     const { texts } = textsOf(3)
     await all(texts.slice(0, 500))
     const seen: object[] = []

@@ -14,6 +14,7 @@ import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { gate } from '../../support/gate'
 import { rowOf } from '../../support/results'
+import { useSmallBatches } from '../../support/small-batches'
 import { column, entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Author } from '../../support/entities'
@@ -24,7 +25,11 @@ const Page = entity('Page', {
   author: toOne(() => Author, { cascade: true }),
 })
 
+/** Rows of a batch. */
+const ROWS = 50
+
 const db = useDatabase()
+useSmallBatches(ROWS)
 const dataSource = db.useDataSource([Page, Author, OnceToken])
 const { manager } = dataSource
 
@@ -166,7 +171,7 @@ describe.each(Object.entries(CALLS))('%s', (name, call) => {
 })
 
 test('a list of three batches stands although a savepoint that was set and undone between two of them does not', async () => {
-  const rows = Array.from({ length: 3_000 }, (_, nth) => ({ url: `page ${nth}` }))
+  const rows = Array.from({ length: 3 * ROWS }, (_, nth) => ({ url: `page ${nth}` }))
   let batches = 0
   await dataSource.transaction(async (manager) => {
     const client = (await manager.queryRunner?.connect()) as Client
@@ -178,7 +183,7 @@ test('a list of three batches stands although a savepoint that was set and undon
     expect(results.filter((one) => 'error' in one)).toEqual([])
   })
   expect(batches).toBe(3)
-  expect(await stored()).toHaveLength(3_000)
+  expect(await stored()).toHaveLength(3 * ROWS)
 })
 
 const undoing = async (manager: EntityManager): Promise<{ n: number }> => {
@@ -232,7 +237,7 @@ test('a call sends nothing in a savepoint that the caller has set since it began
 })
 
 test('a list of two batches fails where a savepoint is set between them and left open', async () => {
-  const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
+  const rows = Array.from({ length: 2 * ROWS }, (_, nth) => ({ url: `page ${nth}` }))
   await dataSource.transaction(async (manager) => {
     const client = (await manager.queryRunner?.connect()) as Client
     let batches = 0
@@ -246,7 +251,7 @@ test('a list of two batches fails where a savepoint is set between them and left
     expect(batches).toBe(1)
     await manager.query('ROLLBACK TO mine')
   })
-  expect(await stored()).toHaveLength(1_000)
+  expect(await stored()).toHaveLength(ROWS)
 })
 
 describe.each([
@@ -271,7 +276,7 @@ describe.each([
   }
 
   test('a list under way is told so', async () => {
-    const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
+    const rows = Array.from({ length: 2 * ROWS }, (_, nth) => ({ url: `page ${nth}` }))
     await ending(({ manager }, fails) => findOrCreateMany(manager, Page, rows, { onProgress: () => void fails() }))
   })
 
@@ -374,13 +379,13 @@ describe('a save in which a listener has swallowed an error of the server', () =
   })
 
   test('undoes nothing of a list that is under way', async () => {
-    const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
+    const rows = Array.from({ length: 2 * ROWS }, (_, nth) => ({ url: `page ${nth}` }))
     await dataSource.transaction(async (manager) => {
       let saved: Promise<void> | undefined
       await findOrCreateMany(manager, Page, rows, { onProgress: () => void (saved ??= failingSave(manager)) })
       await saved
     })
-    expect(await stored()).toHaveLength(2_000)
+    expect(await stored()).toHaveLength(2 * ROWS)
   })
 })
 
@@ -390,9 +395,9 @@ describe('a list, between two of whose batches the caller sends', () => {
       // From the first call of a transaction on, its savepoints are heard.
       await findOrCreate(manager, Author, { name: 'before' })
       await manager.query('SAVEPOINT mine')
-      const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
+      const rows = Array.from({ length: 2 * ROWS }, (_, nth) => ({ url: `page ${nth}` }))
       const create = async (_: unknown, nth: number): Promise<object> => {
-        if (nth === 1_500) for (const one of sql) await manager.query(one).catch(() => {})
+        if (nth === 1.5 * ROWS) for (const one of sql) await manager.query(one).catch(() => {})
         return {}
       }
       const [result] = await Promise.allSettled([findOrCreateMany(manager, Page, rows, { create })])
@@ -410,7 +415,7 @@ describe('a list, between two of whose batches the caller sends', () => {
     async (command) => {
       const result = await listBeside('SAVEPOINT own', `${command} none`, 'ROLLBACK TO own')
       expect(result).toMatchObject({ status: 'fulfilled' })
-      expect(await stored()).toHaveLength(2_000)
+      expect(await stored()).toHaveLength(2 * ROWS)
     },
   )
 })
