@@ -1,6 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { claimBody } from '../names/sql/take'
-import { nameTriggersOf, HOLDER_SET } from '../names/sql/triggers'
+import { nameTriggersOf } from '../names/sql/triggers'
 import { holderTable } from '../names/sql/holder-table'
 import { namesText } from '../registry/names'
 import { dataSourceOf, type NameDeclaration, tableNames } from '../registry/registry'
