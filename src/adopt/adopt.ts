@@ -1,14 +1,14 @@
 import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, type Rules } from '../options'
-import { foreignSchema } from '../registry/declarations'
+import { writtenSchema } from '../registry/declarations'
 import {
   type Declaration,
-  declarationsOf,
+  textsOfEntity,
   isOrExtends,
   namesOfEntity,
   rootOf,
-  tableNumbers,
+  numbersOfTable,
 } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
 import { type Query, tableOids } from '../sql/catalog'
@@ -103,7 +103,7 @@ export async function adoptionStatus(
   return await withAdoptSession(dataSource, {}, async (session) => {
     // A short timeout, because a person wants to see the session that has locked the table.
     await session.set('lock_timeout', '200')
-    const oid = await tableOids(session.query, qualified(foreignSchema(root), root.tableName))
+    const oid = await tableOids(session.query, qualified(writtenSchema(root), root.tableName))
     if (oid === undefined) throw noTable(root.tablePath)
     const server = await readStatus(session.query, oid)
     const work = await find(session.query).catch((error: unknown) => {
@@ -146,7 +146,7 @@ export async function abandon(
  */
 function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, property?: string): FindWork {
   const metadata = dataSource.getMetadata(entity)
-  const numbers = tableNumbers(metadata)
+  const numbers = numbersOfTable(metadata)
     .filter(({ target }) => isOrExtends(metadata.target, target))
     .map((one) => ({ name: one.name, find: async (query: Query) => await findNumber(one, query) }))
   const root = rootOf(metadata)
@@ -157,7 +157,7 @@ function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, p
   }))
   const works = property === undefined ? [...numbers, ...names.slice(0, 1)] : [...names, ...numbers]
   const [only, ...more] = property === undefined ? works : works.filter(({ name }) => name === property)
-  if (!only || (property === undefined && declarationsOf(metadata).length > 0)) {
+  if (!only || (property === undefined && textsOfEntity(metadata).length > 0)) {
     const declaration = findDeclaration(dataSource, entity, property)
     return async (query) => await findText(declaration, query)
   }

@@ -1,13 +1,13 @@
 import { groupBy } from '../calls/batches'
 import { quote, unnest } from '../sql/identifier'
 import { field, hashExpression, isLive } from '../sql/text-table'
-import { readTextsOf, type RefusedSpot, reportRefused, texts } from './pages'
+import { readTextsOf, type RefusedSpot, reportRefused, selectTexts } from './pages'
 import { type AdoptSession, Later } from './session'
 import {
   type AdoptedTable,
   BY_INDEX,
   FIRST_TEMPORARY_NUMBER,
-  type Held,
+  type TextSite,
   makeWorklist,
   nextNumber,
   own,
@@ -20,22 +20,22 @@ import type { Target } from './target'
 import type { WorkRun } from './work'
 
 /** The hash of a text that is given as `n0`, …. */
-export const newHash = ({ table }: Held): string =>
+export const newHash = ({ table }: TextSite): string =>
   hashExpression(
     { digest: table.digest, text: table.text.map(({ prefix }, index) => ({ name: `n${index}`, prefix })) },
     'c',
   )
 
-export const chainColumns = ({ table }: Held): string =>
+export const chainColumns = ({ table }: TextSite): string =>
   [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
 
 /** The chain of a row `t`, as `s0`, … and `hash`. */
-export const chainFields = ({ table }: Held): string =>
+export const chainFields = ({ table }: TextSite): string =>
   [...table.scope.map((name, index) => `${field('t', name)} AS s${index}`), `${field('t', table.hash)} AS hash`].join(
     ', ',
   )
 
-export const isOfChain = ({ table }: Held, chain: string): string =>
+export const isOfChain = ({ table }: TextSite, chain: string): string =>
   [
     ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${chain}.s${index}`),
     `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${chain}.hash`,
@@ -100,12 +100,12 @@ SELECT (SELECT pg_catalog.max(w.place) FROM w)::pg_catalog.text AS last, (SELECT
 }
 
 /** Selects the notes after the place $1, at most $2 of them. */
-export const readQueue = (on: Held): string =>
+export const readQueue = (on: TextSite): string =>
   `SELECT q.seq::pg_catalog.text AS seq FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
   `ORDER BY q.seq LIMIT $2::pg_catalog.int8`
 
 /** Deletes the notes of numbered chains whose flagged anchor exists. If it is deleted, a trigger notes it anew. */
-export const dropNumbered = (on: Held): string =>
+export const dropNumbered = (on: TextSite): string =>
   `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${isOfChain(on, 'q')} ` +
   `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
 
@@ -132,7 +132,7 @@ seen AS MATERIALIZED (
   UNION ALL ${spots(`${number} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`)}),
 held AS MATERIALIZED (
   SELECT t.ctid AS spot, ${number} AS number, ${field('t', table.chained)} AS chained,
-         ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${texts(on)}
+         ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${selectTexts(on)}
     FROM seen AS s JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) s.spot FOR UPDATE OF t SKIP LOCKED)
 SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.text AS highest, h.spot::pg_catalog.text AS spot, h.number::pg_catalog.text AS number,
        CASE WHEN h.chained THEN 'yes' ELSE 'no' END AS chained, ${table.text.map((_, index) => `h.c${index}`).join(', ')}
@@ -141,7 +141,7 @@ SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.te
 }
 
 /** Writes the numbers $2 and the flags $3 to the locked rows at the spots $1. */
-export function writeNumbers(on: Held): string {
+export function writeNumbers(on: TextSite): string {
   const { table } = on
   return `UPDATE ${own(on)} SET ${quote(table.number)} = w.number, ${quote(table.chained)} = w.chained
   FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.int4[]', '$3::pg_catalog.bool[]'])} AS w (spot, number, chained)

@@ -20,7 +20,7 @@ import {
   type RefusedSpot,
   reportRefused,
   type TextChange,
-  texts,
+  selectTexts,
   writeChanges,
 } from './pages'
 import { type AdoptSession } from './session'
@@ -29,7 +29,7 @@ import {
   type Adopting,
   functionOf,
   HAS_TURN,
-  type Held,
+  type TextSite,
   nameOf,
   objectOf,
   own,
@@ -43,7 +43,7 @@ import { withText, type Target } from './target'
 import type { RefusedRow, WorkRun } from './work'
 
 /** The rows that clients have written, by primary key (`k0`, …), in the order of `seq`. */
-const writtenOf = (on: Held): string => objectOf(on, 'written')
+const writtenOf = (on: TextSite): string => objectOf(on, 'written')
 
 /** The setting of the session that follows the writers. Its own writes are not noted. */
 const FOLLOWS = 'unique_text.follows'
@@ -82,7 +82,7 @@ function beginFollowing(on: AdoptedTable): string[] {
 }
 
 /** Drops the objects that note the rows, also after a command was killed. */
-export const endFollowing = (on: Held): string[] => [
+export const endFollowing = (on: TextSite): string[] => [
   ...FOLLOW_TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`),
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'follow')}()`,
   `DROP TABLE IF EXISTS ${writtenOf(on)}`,
@@ -183,7 +183,7 @@ async function settleWritten(
   const { on } = target
   // The first notes, each with its current row. If the row no longer exists, `spot` is NULL.
   const rows = await session.query<WrittenRow>(
-    `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${keyAsJson(on)}::pg_catalog.text AS key, ${texts(on)} FROM ` +
+    `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${keyAsJson(on)}::pg_catalog.text AS key, ${selectTexts(on)} FROM ` +
       `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q.k')}`,
     [NOTES],
   )

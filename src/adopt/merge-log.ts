@@ -5,7 +5,7 @@ import { isTrustedBy } from '../sql/trigger-set'
 import { AdoptionError, type AdoptSession } from './session'
 import {
   type AdoptedTable,
-  type Held,
+  type TextSite,
   nameOf,
   objectOf,
   own,
@@ -81,10 +81,10 @@ export async function referencesTo(query: Query, oid: string): Promise<Reference
 /** The log of merges. */
 const MERGES = 'unique_text_merges'
 
-export const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
+export const merges = ({ table }: TextSite): string => qualified(table.schema, MERGES)
 
 /** The keys of merged rows, for `resolveMerged`. */
-export const keysTable = (on: Held): string => objectOf(on, 'merged')
+export const keysTable = (on: TextSite): string => objectOf(on, 'merged')
 
 /**
  * Creates the log. It holds whole deleted rows and every changed value, in the form that the output function of the
@@ -151,13 +151,13 @@ END
   ]
 }
 
-export const forgetLog = (on: Held): string =>
+export const forgetLog = (on: TextSite): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
 /** The indexes of the log begin with the text, which all rows may share. Only statistics distinguish the indexes. */
-export const analyzeLog = (on: Held): string => `ANALYZE ${merges(on)}, ${keysTable(on)}`
+export const analyzeLog = (on: TextSite): string => `ANALYZE ${merges(on)}, ${keysTable(on)}`
 
-export const dropKeys = (on: Held): string => `DROP TABLE IF EXISTS ${keysTable(on)}`
+export const dropKeys = (on: TextSite): string => `DROP TABLE IF EXISTS ${keysTable(on)}`
 
 /** A value as its type's output function returns it. Another role may own a cast, and an array in quotes has none. */
 export const shown = (value: string): string =>
@@ -187,11 +187,11 @@ export const identifyingColumns = (table: MergedTable): readonly string[] =>
 
 export const namesOfColumns = ({ columns }: MergedTable): readonly string[] => columns.map(({ name }) => name)
 
-export const readPlaces = (on: Held): string =>
+export const readPlaces = (on: TextSite): string =>
   `SELECT w.place::pg_catalog.text AS place FROM ${worklistOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
   `ORDER BY w.place LIMIT $2::pg_catalog.int8`
 
-export const lastChange = (on: Held): string =>
+export const lastChange = (on: TextSite): string =>
   `SELECT pg_catalog.max(m.seq)::pg_catalog.text AS last FROM ${merges(on)} AS m`
 
 export const keyArray = (columns: readonly string[]): string =>
@@ -203,7 +203,7 @@ export const holds = ({ when }: Pick<Reference, 'when'>, row: string): string[] 
     : []
 
 /** The key of the row that the row of the key $1 became, after any number of merges. */
-export const resolveKey = (on: Held): string =>
+export const resolveKey = (on: TextSite): string =>
   `SELECT n.kept FROM ${keysTable(on)} AS n WHERE n.old OPERATOR(pg_catalog.=) $1::pg_catalog.text[]`
 
 /** A column that can be written. */

@@ -18,7 +18,7 @@ import {
 } from './merge-log'
 import { parseRows } from './exact-json'
 import type { AdoptSession } from './session'
-import { type AdoptedTable, type Held, keyAsJson, own, samePrimary, sameTexts, worklistOf } from './table'
+import { type AdoptedTable, type TextSite, keyAsJson, own, samePrimary, sameTexts, worklistOf } from './table'
 import type { Target } from './target'
 
 /**
@@ -66,7 +66,7 @@ function seePairs(on: AdoptedTable): string {
   return `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${equal}`
 }
 
-const dropPlaces = (on: Held): string =>
+const dropPlaces = (on: TextSite): string =>
   `DELETE FROM ${worklistOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
 
 const places = (on: AdoptedTable, letter: string): string =>
@@ -139,7 +139,7 @@ function findInexact({ from, where }: MergedPairs, reference: Reference, place: 
  * $first is the text, and the next parameter is the reference as a `LoggedChange`.
  */
 function turn(
-  on: Held,
+  on: TextSite,
   { from, where, old, kept }: MergedPairs,
   reference: Reference,
   child: MergedTable,

@@ -3,7 +3,7 @@ import { claimBody } from '../names/sql/take'
 import { nameTriggersOf } from '../names/sql/triggers'
 import { holderTable } from '../names/sql/holder-table'
 import { namesText } from '../registry/names'
-import { dataSourceOf, type NameDeclaration, tableNames } from '../registry/registry'
+import { dataSourceOf, type NameDeclaration, namesOfTable } from '../registry/registry'
 import { findDrift, workDrift } from '../schema/readiness'
 import { triggerWorks, wantedSets } from '../schema/table'
 import { addLookup, type LookupIndex, type Query, tableState, type TableState } from '../sql/catalog'
@@ -296,7 +296,7 @@ class NamesWork implements Work {
     readonly stored: NamesState | undefined,
   ) {
     const { holder } = on
-    this.names = tableNames(metadata)
+    this.names = namesOfTable(metadata)
     this.lookups = this.names.map(({ lookup: name, text }) => ({
       rows: { schema: facts.schema, table: facts.table },
       name,

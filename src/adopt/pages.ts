@@ -4,7 +4,7 @@ import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { bytewise, field, hashExpression, tableName, textIsNull } from '../sql/text-table'
 import { parseRows } from './exact-json'
 import { AdoptionError, type AdoptSession } from './session'
-import { type AdoptedTable, type Held, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
+import { type AdoptedTable, type TextSite, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
 import { KEYS_NAMED, normalizeStored, ownConstraint } from './refusals'
 import type { Target } from './target'
 import type { FoundRows, WorkRun } from './work'
@@ -25,7 +25,7 @@ export function inPages(pages: Pages): string {
 }
 
 /** Whether the row should have a hash but has none. */
-export function isUnfilled({ table }: Held): string {
+export function isUnfilled({ table }: TextSite): string {
   const none = `t.${quote(table.hash)} IS NULL`
   return table.nullable ? `${none} AND NOT (${textIsNull(table, 't').join(' AND ')})` : none
 }
@@ -33,7 +33,7 @@ export function isUnfilled({ table }: Held): string {
 /** The rows that a sweep writes: those without a hash, or also those whose hash is not that of their text. */
 export type Wanted = 'missing' | 'wrong'
 
-export function isWanted(on: Held, wanted: Wanted): string {
+export function isWanted(on: TextSite, wanted: Wanted): string {
   if (wanted === 'missing') return isUnfilled(on)
   // The column may have existed before the adoption.
   const hash = `t.${quote(on.table.hash)}`
@@ -44,18 +44,21 @@ export function isWanted(on: Held, wanted: Wanted): string {
     : `NOT coalesce(${right}, false)`
 }
 
-export const texts = ({ table }: Held): string =>
+export const selectTexts = ({ table }: TextSite): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
 
 /** Selects the texts to normalize, by `spot`. If the rows have another normalizer, it selects the text of every row. */
-export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${own(on)} WHERE ${isRead(on, pages, wanted)}`
+export const readTexts = (on: TextSite, pages: Pages, wanted: Wanted): string =>
+  `SELECT t.ctid::pg_catalog.text AS spot, ${selectTexts(on)} FROM ${own(on)} WHERE ${isRead(on, pages, wanted)}`
 
-const isRead = (on: Held, pages: Pages, wanted: Wanted): string =>
+const isRead = (on: TextSite, pages: Pages, wanted: Wanted): string =>
   `${inPages(pages)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
 
 /** Changed texts as rows `c` with spots, old texts `o0`, … and new texts `n0`, …, from the parameter $first on. */
-export function alteredTexts({ table }: Held, first: number): Readonly<Record<'rows' | 'set' | 'unchanged', string>> {
+export function alteredTexts(
+  { table }: TextSite,
+  first: number,
+): Readonly<Record<'rows' | 'set' | 'unchanged', string>> {
   const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
   const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
   const unchanged = table.text.map(({ name }, index) => same(bytewise('t', name), `c.o${index} COLLATE pg_catalog."C"`))
@@ -73,7 +76,7 @@ const keyParts = ({ primary }: AdoptedTable): string => primary.map((_, index) =
 
 /** Selects the current texts of the refused rows. */
 export const refusedTexts = (on: AdoptedTable): string =>
-  `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r.k')}`
+  `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${selectTexts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r.k')}`
 
 /** Recreates the list of refused rows. */
 export const createRefused = (on: AdoptedTable): string[] => [
@@ -88,7 +91,7 @@ export const createRefused = (on: AdoptedTable): string[] => [
  * Writes new texts to the rows at the spots $1, if they still have the old texts. The guard refuses a text that another
  * row holds. Rows that another session has locked are left out.
  */
-export function renormalize(on: Held): string {
+export function renormalize(on: TextSite): string {
   const { rows, set, unchanged } = alteredTexts(on, 1)
   return `WITH c AS (SELECT c.* FROM ${rows}),
 held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) FOR UPDATE SKIP LOCKED),

@@ -46,7 +46,7 @@ export function nameOf({ table }: Site, suffix: string): string {
 
 export const objectOf = (on: Site, suffix: string): string => qualified(on.table.schema, nameOf(on, suffix))
 
-export type Held = Pick<AdoptedTable, 'table'>
+export type TextSite = Pick<AdoptedTable, 'table'>
 
 /** The table's own rows, as `t`. */
 export const own = ({ table }: Site): string => `ONLY ${tableName(table)} AS t`
@@ -89,10 +89,10 @@ export const lockInOrder = (
  ORDER BY ${keyFields(on).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
 
 /** Chains that clients wrote to or the command numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
-export const queueOf = (on: Held): string => objectOf(on, 'queue')
+export const queueOf = (on: TextSite): string => objectOf(on, 'queue')
 
 /** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
-export const worklistOf = (on: Held): string => objectOf(on, 'work')
+export const worklistOf = (on: TextSite): string => objectOf(on, 'work')
 
 /** Makes that table from a query for the rows and their places. */
 export const makeWorklist = (on: AdoptedTable, query: string): string[] => [
@@ -104,18 +104,18 @@ export const makeWorklist = (on: AdoptedTable, query: string): string[] => [
 ]
 
 /** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
-export const refusedOf = (on: Held): string => objectOf(on, 'refused')
+export const refusedOf = (on: TextSite): string => objectOf(on, 'refused')
 
 /** The sequence of temporary numbers. */
-export const numbersOf = (on: Held): string => objectOf(on, 'numbers')
+export const numbersOf = (on: TextSite): string => objectOf(on, 'numbers')
 
 /** A temporary number that no other row has. */
-export const nextNumber = (on: Held): string =>
+export const nextNumber = (on: TextSite): string =>
   `pg_catalog.nextval(${literal(numbersOf(on))}::pg_catalog.regclass)::pg_catalog.int4`
 
 export const TRIGGERS = ['place_insert', 'place_update', 'note_insert', 'note_update', 'note_delete'] as const
 
-export const triggerNames = (on: Held): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
+export const triggerNames = (on: TextSite): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
 
 export const ADOPTION_CLASS = '1970565217'
 
@@ -130,13 +130,13 @@ export const ADOPTION_TURN: string = `pg_catalog.pg_locks AS l
 export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN}))`
 
 /** Drops what the transitional triggers need. */
-export const dropObjects = (on: Held): string[] => [
+export const dropObjects = (on: TextSite): string[] => [
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
   `DROP TABLE IF EXISTS ${queueOf(on)}, ${worklistOf(on)}`,
   `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
 ]
 
-export const dropTriggers = (on: Held): string[] =>
+export const dropTriggers = (on: TextSite): string[] =>
   triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 
 /** Returns one statement, or none if there are no clauses. */
@@ -291,5 +291,5 @@ export const same = (left: string, right: string): string =>
   `coalesce(${left} OPERATOR(pg_catalog.=) ${right}, ${left} IS NULL AND ${right} IS NULL)`
 
 /** Predicates that are true if two rows have the same text, column by column. */
-export const sameTexts = (on: Held, left: string, right: string): string[] =>
+export const sameTexts = (on: TextSite, left: string, right: string): string[] =>
   on.table.text.map(({ name }) => same(bytewise(left, name), bytewise(right, name)))

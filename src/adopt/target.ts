@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { requireServer } from '../registry/internals'
-import { type Declaration, declarationsOf } from '../registry/registry'
+import { type Declaration, textsOfEntity } from '../registry/registry'
 import { wantedSets } from '../schema/table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
@@ -95,7 +95,7 @@ export function findDeclaration(
   property?: string,
 ): Declaration {
   const metadata = dataSource.getMetadata(entity)
-  const all = declarationsOf(metadata)
+  const all = textsOfEntity(metadata)
   const found = property === undefined && all.length === 1 ? all[0] : all.find(({ name }) => name === property)
   if (found) return found
   const names = all.map(({ name }) => `"${name}"`).join(', ')

@@ -67,7 +67,7 @@ import {
   dropTriggers,
   FIRST_TEMPORARY_NUMBER,
   functionOf,
-  type Held,
+  type TextSite,
   nameOf,
   nextNumber,
   numbersOf,
@@ -109,24 +109,24 @@ import {
 } from './work'
 
 /** Creates the unique index as TypeORM does, while others write. */
-const createIndex = ({ table }: Held): string =>
+const createIndex = ({ table }: TextSite): string =>
   addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
 
 /** Disables the transitional triggers at the commit of the guard. To drop one takes a lock that blocks readers. */
-const disableTriggers = (on: Held): string =>
+const disableTriggers = (on: TextSite): string =>
   `ALTER TABLE ${tableName(on.table)} ${triggerNames(on)
     .map((name) => `DISABLE TRIGGER ${quote(name)}`)
     .join(', ')}`
 
 /** Drops everything that only the adoption needed. */
-const dropTemporary = (on: Held): string[] => [...dropTriggers(on), ...dropObjects(on)]
+const dropTemporary = (on: TextSite): string[] => [...dropTriggers(on), ...dropObjects(on)]
 
 /**
  * Drops columns, index and check, and the remains of an adoption. The guard's own statements run first.
  *
  * @param lookup an index that is dropped too
  */
-function dropColumns(on: Held, lookup?: string): string[] {
+function dropColumns(on: TextSite, lookup?: string): string[] {
   const { table } = on
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
@@ -199,10 +199,10 @@ function createObjects(on: AdoptedTable): string[] {
   ]
 }
 
-const sameScopeColumns = ({ table }: Held): string[] =>
+const sameScopeColumns = ({ table }: TextSite): string[] =>
   table.scope.map((name) => same(field('OLD', name), field('NEW', name)))
 
-const keepsHash = ({ table }: Held): string => same(field('OLD', table.hash), field('NEW', table.hash))
+const keepsHash = ({ table }: TextSite): string => same(field('OLD', table.hash), field('NEW', table.hash))
 
 /** Gives every row that a client writes its hash at once, and a number of its own until its chain is settled. */
 function placingBody(on: AdoptedTable): string {

@@ -33,7 +33,7 @@ import {
   PROPERTY_OPTION,
 } from './options'
 import type { AdoptSession } from './session'
-import { type AdoptedTable, FIND_KEPT, type Held, nameOf } from './table'
+import { type AdoptedTable, FIND_KEPT, type TextSite, nameOf } from './table'
 import { requireAdopted } from './refusals'
 import { findDeclaration, withText } from './target'
 
@@ -51,7 +51,7 @@ const valueOf = (record: string, json: string, { name, json: type }: WritableCol
     : `(${json} OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)::pg_catalog.${type}`
 
 /** Restores the rows that the log holds at the places $1, the last first. Columns that are not logged get defaults. */
-function putBack(on: Held, table: MergedTable, logged: ReadonlySet<string>): string {
+function putBack(on: TextSite, table: MergedTable, logged: ReadonlySet<string>): string {
   const columns = table.columns.filter(({ name }) => logged.has(name))
   return `INSERT INTO ${tableName(table)} (${columns.map(({ name }) => quote(name)).join(', ')}) OVERRIDING SYSTEM VALUE
 SELECT ${columns.map((one) => valueOf('v', 'm.data', one)).join(', ')}
@@ -60,7 +60,7 @@ SELECT ${columns.map((one) => valueOf('v', 'm.data', one)).join(', ')}
 }
 
 /** Selects the places among $1 whose rows differ from the log. */
-function findAltered(on: Held, table: MergedTable, logged: ReadonlySet<string>): string {
+function findAltered(on: TextSite, table: MergedTable, logged: ReadonlySet<string>): string {
   const names = namesOfColumns(table).filter((name) => logged.has(name))
   const same = table.primary.map((name) => `${field('t', name)} OPERATOR(pg_catalog.=) ${field('v', name)}`)
   return `SELECT m.seq::pg_catalog.text AS seq FROM ${merges(on)} AS m CROSS JOIN LATERAL ${loggedRecord(table, 'm.data')} AS v
@@ -73,7 +73,7 @@ function findAltered(on: Held, table: MergedTable, logged: ReadonlySet<string>):
  * Restores the values that the log holds at the places $1, if the merge's values are still there. Returns the places of
  * the restored values. All values together identify a row without a primary key, so such rows take one place at a time.
  */
-function turnBack(on: Held, table: MergedTable, change: LoggedChange): string {
+function turnBack(on: TextSite, table: MergedTable, change: LoggedChange): string {
   const columns = table.columns.filter(({ name }) => change.columns?.includes(name))
   const json = { key: part('key'), was: part('was'), made: part('made') }
   const set = columns.map((one) => `${quote(one.name)} = ${valueOf('w', json.was, one)}`).join(', ')

@@ -1,6 +1,6 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { parameterOptions } from '../connection/wire'
-import { tableNumbers } from '../registry/registry'
+import { numbersOfTable } from '../registry/registry'
 import type { BatchRow } from '../sql/batch'
 import { insertColumns, type Statement } from '../sql/find'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
@@ -304,7 +304,7 @@ export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Val
 export function scopeOrder(
   metadata: EntityMetadata,
 ): (<Row>(rows: Row[], of: (row: Row) => ObjectLiteral) => Row[]) | undefined {
-  const scopes = tableNumbers(metadata).map((one) => one.scope)
+  const scopes = numbersOfTable(metadata).map((one) => one.scope)
   if (scopes.length === 0) return undefined
   // The transaction that writes the first row keeps all others out, so any order is safe: the order of the input is
   // used.

@@ -5,10 +5,10 @@ import {
   type ColumnMetadata,
   dataSourceOf,
   type Declaration,
-  declarationsOf,
+  textsOfEntity,
   namesOfEntity,
   type ReadyTable,
-  tableDeclarations,
+  textsOfTable,
 } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'
 import type { BatchRow } from '../sql/batch'
@@ -158,7 +158,7 @@ export function entityTextOf<Entity extends ObjectLiteral>(
       ? dataSource.entityMetadatas.find(({ target }) => typeof target === 'function' && Object.hasOwn(target, mark))
       : undefined
   const metadata = marked ?? dataSource.getMetadata(entity)
-  const declarations = tableDeclarations(metadata)
+  const declarations = textsOfTable(metadata)
   const known = entityTexts.get(metadata)
   const texts = known?.declarations === declarations ? known.texts : new Map<string | undefined, EntityText>()
   if (texts !== known?.texts) entityTexts.set(metadata, { declarations, texts })
@@ -173,7 +173,7 @@ export function entityTextOf<Entity extends ObjectLiteral>(
 }
 
 function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): Declaration {
-  const declarations = declarationsOf(metadata)
+  const declarations = textsOfEntity(metadata)
   if (declarations.length === 0) {
     throw new DeclarationError(
       `${metadata.name} declares no unique text. Put @UniqueText() on a property of it.${namesHint(metadata)}`,
@@ -215,7 +215,7 @@ export function entityColumns(dataSource: DataSource, metadata: EntityMetadata):
 
 function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declaration: Declaration): EntityText {
   const key = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column)])
-  const hidden = new Set(declarationsOf(metadata).flatMap((one) => one.hidden))
+  const hidden = new Set(textsOfEntity(metadata).flatMap((one) => one.hidden))
   const others = metadata.columns.filter(
     (column) => column.isInsert && column.generatedType === undefined && !key.has(column) && !hidden.has(column),
   )
@@ -226,7 +226,7 @@ function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declar
     properties: others.map(({ embeddedMetadata, referencedColumn, propertyName }) =>
       embeddedMetadata || referencedColumn ? undefined : propertyName,
     ),
-    otherTexts: declarationsOf(metadata).filter((one) => one !== declaration),
+    otherTexts: textsOfEntity(metadata).filter((one) => one !== declaration),
     readyTexts: new WeakMap(),
     updates: new Map(),
   }

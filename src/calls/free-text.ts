@@ -3,7 +3,7 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { withSession } from '../connection/open-session'
 import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { dataSourceOf, type Declaration, declarationsOf, namesOfEntity, rootOf } from '../registry/registry'
+import { dataSourceOf, type Declaration, textsOfEntity, namesOfEntity, rootOf } from '../registry/registry'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { normalizeText } from '../text/normalizer'
 import { type ByOptions, requireManager } from './call-options'
@@ -113,7 +113,7 @@ function soughtOf(
   const columns = entityColumns(dataSource, metadata)
   requireObject(columns, values)
   const names = namesOfEntity(metadata)
-  const ofOneProperty = declarationsOf(metadata).filter(
+  const ofOneProperty = textsOfEntity(metadata).filter(
     ({ name, text: [first, another] }) => another === undefined && first?.column.propertyPath === name,
   )
   const known = [...names, ...ofOneProperty].map(({ name }) => name)

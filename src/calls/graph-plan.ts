@@ -2,7 +2,7 @@ import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { withSession } from '../connection/open-session'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import { type ColumnMetadata, dataSourceOf, declarationsOf } from '../registry/registry'
+import { type ColumnMetadata, dataSourceOf, textsOfEntity } from '../registry/registry'
 import { parameterText } from '../sql/types'
 import { groupBy } from './batches'
 import { type EntityText, entityTextOf, readyText } from './entity-text'
@@ -230,7 +230,7 @@ export class Planner {
  * @throws DeclarationError for an object with several texts
  */
 export function textOfObject(metadata: EntityMetadata, given: ObjectLiteral, where: string): EntityText | undefined {
-  const declarations = declarationsOf(metadata)
+  const declarations = textsOfEntity(metadata)
   const brought = declarations.filter(({ text }) =>
     text.some(({ column }) => (column.getEntityValue(given) ?? undefined) !== undefined),
   )

@@ -12,7 +12,7 @@ import { TextTakenError } from '../errors'
 import type { Session } from '../connection/session'
 import type { Step } from '../connection/transactions'
 import { normalizedValues } from '../registry/declarations'
-import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../registry/registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, textsOfEntity } from '../registry/registry'
 import { insertedStatement, type WireRow } from '../sql/find'
 import { hashAsText } from '../sql/text-table'
 import { compareTexts, groupBy, MAX_PARAMETERS, scopeOrder } from './batches'
@@ -193,7 +193,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     ({ columns, position, entity, values }) => {
       const { metadata } = columns
       const has = (column: ColumnMetadata | undefined): boolean => (column?.getEntityValue(values) ?? null) !== null
-      return declarationsOf(metadata).flatMap((declaration) => {
+      return textsOfEntity(metadata).flatMap((declaration) => {
         for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
         const { table, text } = declaration
         // A row that is inserted as deleted may hold no text.

@@ -1,7 +1,7 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
 import { TextTakenError } from '../errors'
-import { tableNames } from '../registry/registry'
+import { namesOfTable } from '../registry/registry'
 import type { StoredRow } from '../sql/find'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { asQueryFailedError } from '../typeorm/explain-errors'
@@ -139,7 +139,7 @@ async function insertBeside(attempts: Attempts, entityText: ReadyText, row: RowV
 }
 
 /** Returns whether an insert may throw, because a deferrable constraint or a taken name raises an error. */
-const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || tableNames(metadata).length > 0
+const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || namesOfTable(metadata).length > 0
 
 function noneIfTaken(error: unknown): StoredRow[] {
   if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []

@@ -1,5 +1,5 @@
 import type { EntityMetadata } from 'typeorm'
-import { type ColumnMetadata, rootOf, tableNumbers } from '../registry/registry'
+import { type ColumnMetadata, rootOf, numbersOfTable } from '../registry/registry'
 import { type BatchRow, findManyStatement, findOrCreateManyStatement, findTogetherStatement } from '../sql/batch'
 import {
   createInChainStatement,
@@ -133,7 +133,7 @@ export function rowShape(
     echoed,
     spatial,
     otherNumbers: guardedNumbers(otherTexts.map(({ table }) => table)),
-    numbered: tableNumbers(metadata).length > 0,
+    numbered: numbersOfTable(metadata).length > 0,
     defaults: new Map(),
     fewScopes: [],
   }

@@ -12,7 +12,7 @@ import type { Session } from '../connection/session'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
 import { type Statement, updatedStatement, type WireRow } from '../sql/find'
-import { type ColumnMetadata, dataSourceOf, declarationsOf, namesOfEntity } from '../registry/registry'
+import { type ColumnMetadata, dataSourceOf, textsOfEntity, namesOfEntity } from '../registry/registry'
 import type { Step } from '../connection/transactions'
 import { textsOfKey } from '../registry/names'
 import { requireEntries, requireManager } from './call-options'
@@ -235,7 +235,7 @@ async function updateAll(
   const { requested, names } = await requestedOf<ChangedRow, RequestedText>(session, rows, (row) => {
     const { metadata } = row.columns
     const id = metadata.primaryColumns.map((column) => sentValue(row.columns, column, row.id))
-    return declarationsOf(metadata).flatMap((declaration) => {
+    return textsOfEntity(metadata).flatMap((declaration) => {
       const entityText = entityTextOf(manager, metadata.target, declaration.name)
       const key = givenKey(entityText, row.values)
       // A row that is restored must get its text again.

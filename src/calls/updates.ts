@@ -1,6 +1,6 @@
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import { type ColumnMetadata, declarationsOf, namesOfEntity } from '../registry/registry'
+import { type ColumnMetadata, textsOfEntity, namesOfEntity } from '../registry/registry'
 import type { SqlOfRows } from '../sql/upsert'
 import type { SqlOfRow, UpsertByTextOptions } from './call-options'
 import { cached, type EntityText, type Updates } from './entity-text'
@@ -164,7 +164,7 @@ function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMeta
   const { text, scope } = declaration
   if (text.some((one) => one.column === column)) return 'the row is found by it'
   if (scope.includes(column)) return 'the text is unique within it, and so the row is found by it'
-  if (declarationsOf(metadata).some(({ hidden }) => hidden.includes(column))) return 'the guard maintains it'
+  if (textsOfEntity(metadata).some(({ hidden }) => hidden.includes(column))) return 'the guard maintains it'
   if (column.isPrimary) return 'it is the primary key'
   if (column.isGenerated || column.generatedType !== undefined) return 'the database generates it'
   if (column.isCreateDate) return 'it is the creation date'

@@ -3,7 +3,7 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral, QueryFail
 import { DeclarationError, TextRejectedError, type UniqueTextError } from '../errors'
 import { kindOf } from '../options'
 import { normalizedValues } from '../registry/declarations'
-import { type ColumnMetadata, declarationsOf, namesOfEntity, tableNumbers } from '../registry/registry'
+import { type ColumnMetadata, textsOfEntity, namesOfEntity, numbersOfTable } from '../registry/registry'
 import { hashOfTexts } from '../sql/text-table'
 import { parameterText } from '../sql/types'
 import { normalizeText, unstorable } from '../text/normalizer'
@@ -366,7 +366,7 @@ export function requireUniqueText(
   entries: readonly (readonly [EntityTarget<ObjectLiteral>, ...unknown[]])[],
 ): void {
   const metadatas = entries.map(([target]) => dataSource.getMetadata(target))
-  if (metadatas.some((one) => [declarationsOf, namesOfEntity, tableNumbers].some((of) => of(one).length > 0))) return
+  if (metadatas.some((one) => [textsOfEntity, namesOfEntity, numbersOfTable].some((of) => of(one).length > 0))) return
   throw new DeclarationError(
     `${metadatas.map(({ name }) => name).join(' and ')} declares no unique text. ` +
       `Put @UniqueText() on a property of it, or use TypeORM's own call.`,

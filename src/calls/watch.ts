@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { type TracingChannel, tracingChannel } from 'node:diagnostics_channel'
 import type { EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { UniqueTextError } from '../errors'
-import { dataSourceOf, declarationsOf, namesOfEntity, tableNumbers } from '../registry/registry'
+import { dataSourceOf, textsOfEntity, namesOfEntity, numbersOfTable } from '../registry/registry'
 import { serverError } from '../sql/sqlstate'
 import { calledFrom, callerOf } from './caller'
 import { hashNumberOf } from './hydrate'
@@ -170,10 +170,10 @@ class Publication {
 }
 
 const DECLARED = {
-  text: declarationsOf,
+  text: textsOfEntity,
   name: namesOfEntity,
-  'text or name': (metadata: EntityMetadata) => [...declarationsOf(metadata), ...namesOfEntity(metadata)],
-  number: tableNumbers,
+  'text or name': (metadata: EntityMetadata) => [...textsOfEntity(metadata), ...namesOfEntity(metadata)],
+  number: numbersOfTable,
 } as const
 
 /** Takes every name from the declarations, because a value in place of an entity or a property may be a text. */

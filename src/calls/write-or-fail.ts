@@ -4,7 +4,7 @@ import { parameterOptions } from '../connection/wire'
 import type { Session } from '../connection/session'
 import { type TakenText, TextTakenError } from '../errors'
 import { declaringMetadata } from '../registry/names'
-import { type ColumnMetadata, rootOf, tableDeclarations, tableNumbers } from '../registry/registry'
+import { type ColumnMetadata, rootOf, textsOfTable, numbersOfTable } from '../registry/registry'
 import { forgetIfChanged, knownReady } from '../schema/readiness'
 import type { UnusualIndex } from '../sql/catalog'
 import type { WireRow } from '../sql/find'
@@ -145,7 +145,7 @@ async function requireRetry(
  */
 function isOfNumber(rows: readonly WrittenRow[], index: string): boolean {
   const numbered = rows.flatMap(({ columns, values }) =>
-    tableNumbers(columns.metadata)
+    numbersOfTable(columns.metadata)
       .filter(({ table }) => table.index === index)
       .map(({ column }): unknown => column.getEntityValue(values) ?? null),
   )
@@ -169,8 +169,8 @@ async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise
   for (const group of groups.values()) {
     const [{ columns: of }] = group as [WrittenRow]
     const root = rootOf(of.metadata)
-    const ofTexts = new Set(tableDeclarations(root).map(({ table }) => table.index))
-    const numbers = new Map(tableNumbers(root).map(({ table, name }) => [table.index, name]))
+    const ofTexts = new Set(textsOfTable(root).map(({ table }) => table.index))
+    const numbers = new Map(numbersOfTable(root).map(({ table, name }) => [table.index, name]))
     const indices = root.indices.filter(({ name, isUnique, where }) => isUnique && !where && !ofTexts.has(name))
     const primary = { name: undefined, columns: root.primaryColumns }
     const keys = [primary, ...root.uniques, ...indices]
@@ -180,7 +180,7 @@ async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise
     // Unusual indexes, declared or created by SQL, that the table had when it was found ready. They have a statement of
     // their own, because an expression may fail for a value that the row itself can hold.
     const { unusual = [] } =
-      tableDeclarations(root)
+      textsOfTable(root)
         .map(knownReady)
         .find((one) => one !== undefined) ?? {}
     const unusualKeys = unusual.flatMap((index): UniqueKey[] => {

@@ -143,7 +143,7 @@ export class PoolSession implements Session {
 
   requireStanding(): void {}
 
-  async isUnheard(): Promise<boolean> {
+  async bypassesTypeOrm(): Promise<boolean> {
     return isPgClient(await this.connect())
   }
 
@@ -383,7 +383,7 @@ class SharedSession implements Session {
     return await inSection(this.queryRunner, !this.inTransaction, connect, run)
   }
 
-  async isUnheard(): Promise<boolean> {
+  async bypassesTypeOrm(): Promise<boolean> {
     return isPgClient(await this.connect())
   }
 

@@ -55,7 +55,7 @@ export interface Session {
   requireStanding(): void
 
   /** Whether TypeORM does not notify its logger and subscribers of the statements of `together`. Then we do. */
-  isUnheard(): Promise<boolean>
+  bypassesTypeOrm(): Promise<boolean>
 
   /** Returns a driver error as TypeORM throws it. Throws if the error means that the caller's transaction is lost. */
   failure(sql: string, error: Error): Promise<Error>

@@ -111,7 +111,7 @@ export async function allOrNothing<Row>(session: Session, steps: readonly Step<R
 
 async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
   // Subscribers are called before and after: a statement that a subscriber sends would wait for the end of ours.
-  const announced = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
+  const announced = (await session.bypassesTypeOrm()) ? steps.map((step) => sentOf(session, step)) : []
   for (const one of announced) await announce(one)
   const answers: StepAnswer<Row>[] = []
   const logCommand = (sql: string): void => {

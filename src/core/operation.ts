@@ -9,13 +9,13 @@ import { ensureNamesReady } from '../calls/names'
 import {
   dataSourceOf,
   type Declaration,
-  declarationsOf,
+  textsOfEntity,
   isOrExtends,
   type NameDeclaration,
   namesOfEntity,
   type NumberDeclaration,
   registry,
-  tableNumbers,
+  numbersOfTable,
 } from '../registry/registry'
 import { openTransaction } from '../registry/open-transactions'
 import type { EntityColumns } from '../calls/entity-text'
@@ -41,9 +41,9 @@ export function entityOf(manager: EntityManager, target: EntityTarget<ObjectLite
   return {
     dataSource,
     metadata,
-    texts: declarationsOf(metadata),
+    texts: textsOfEntity(metadata),
     names: namesOfEntity(metadata),
-    numbers: tableNumbers(metadata).filter((one) => isOrExtends(metadata.target, one.target)),
+    numbers: numbersOfTable(metadata).filter((one) => isOrExtends(metadata.target, one.target)),
   }
 }
 

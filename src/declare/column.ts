@@ -1,7 +1,7 @@
 import { type ColumnOptions, type EntityMetadata, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { RawDeclaration } from '../registry/options'
-import { type ColumnMetadata, type Declaration, tableDeclarations, tableNames } from '../registry/registry'
+import { type ColumnMetadata, type Declaration, textsOfTable, namesOfTable } from '../registry/registry'
 
 /** A PropertyDecorator for properties that can hold a text, and for private ones, which the compiler does not see. */
 export type TextDecorator = <Target extends object, Name extends string | symbol>(
@@ -217,8 +217,8 @@ export function forbidTakenNames({ metadata, name, hidden, table }: Declaration)
  */
 export function forbidSharedColumns(where: string, metadata: EntityMetadata, columns: readonly ColumnMetadata[]): void {
   const others = [
-    ...tableDeclarations(metadata).flatMap(({ text }) => text),
-    ...tableNames(metadata).map(({ text }) => text),
+    ...textsOfTable(metadata).flatMap(({ text }) => text),
+    ...namesOfTable(metadata).map(({ text }) => text),
   ]
   const shared = columns.find((one) => others.some(({ column }) => column === one))
   if (!shared) return

@@ -10,7 +10,7 @@ import { storedState, type Work } from '../adopt/work'
 import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
-import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
+import { type Declaration, registry, rootOf, textsOfTable, namesOfTable, numbersOfTable } from '../registry/registry'
 import { exactState, findDrift, tablesBeside, spreadDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
 import type { TableState } from '../sql/catalog'
@@ -151,7 +151,7 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
 
 /** Whether the entity has a declaration to examine. */
 export const declaresAnything = (metadata: EntityMetadata): boolean =>
-  [tableDeclarations(metadata), tableNames(metadata), tableNumbers(metadata)].some(({ length }) => length > 0)
+  [textsOfTable(metadata), namesOfTable(metadata), numbersOfTable(metadata)].some(({ length }) => length > 0)
 
 /** Checks the options. @returns each table once, in the order of the entities */
 function chosenTables(dataSource: DataSource, options: DoctorOptions): readonly EntityMetadata[] {
@@ -209,10 +209,10 @@ async function openTextSubject(
 ): Promise<Subject | undefined> {
   const state = await exactState(metadata, { query: reader.whole, within: false, relation })
   if (!state) return undefined
-  const scopes = tableNumbers(metadata).flatMap(({ table }) =>
+  const scopes = numbersOfTable(metadata).flatMap(({ table }) =>
     table.count || table.reuse === false ? [scopesTable(table)] : [],
   )
-  const names = tableNames(metadata).length === 0 ? [] : [tableName(namesTable(dataSource))]
+  const names = namesOfTable(metadata).length === 0 ? [] : [tableName(namesTable(dataSource))]
   const surroundings = await readSurroundings(reader.query, relation, {
     references: referenceNames(metadata),
     companions: [...scopes, ...names],
@@ -229,7 +229,7 @@ async function openTextSubject(
 /** Finds missing indexes, checks, columns and triggers, and declarations that the place of the rows does not allow. */
 function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFinding[] {
   const entity = metadata.name
-  const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
+  const texts = textsOfTable(metadata).flatMap(({ table, name }) =>
     findDrift(table, state).map((one) => schemaFinding(one, { entity, property: name })),
   )
   const elsewhere = spreadDrift(metadata, surroundings.spread).map(({ detail }) =>
@@ -261,7 +261,7 @@ type Looked = Pick<DoctorDeclaration, 'rows'> &
 
 function looksAt(subject: Subject): Look[] {
   const { metadata, state, reader } = subject
-  const texts = tableDeclarations(metadata).map((declaration): Look => {
+  const texts = textsOfTable(metadata).map((declaration): Look => {
     return {
       property: declaration.name,
       kind: 'text',
@@ -282,7 +282,7 @@ function looksAt(subject: Subject): Look[] {
     }
   })
   if (isElsewhere(subject.surroundings.spread.distribution)) return texts
-  const names = tableNames(metadata).map((declaration): Look => {
+  const names = namesOfTable(metadata).map((declaration): Look => {
     return {
       property: declaration.name,
       kind: 'name',
@@ -293,7 +293,7 @@ function looksAt(subject: Subject): Look[] {
       isDue: isWorkDue,
     }
   })
-  const numbers = tableNumbers(metadata).map((declaration): Look => {
+  const numbers = numbersOfTable(metadata).map((declaration): Look => {
     const { name, table } = declaration
     return {
       property: name,
@@ -367,7 +367,7 @@ async function withAdoption(subject: Subject, place: Place, looked: Looked, look
 /** Examines the table of names, only for the chosen entities, unless the table itself is chosen. */
 async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]): Promise<readonly DoctorFinding[]> {
   const metadata = registry.namesEntity.get(visit.dataSource)
-  const holders = chosen.filter((one) => tableNames(one).length > 0)
+  const holders = chosen.filter((one) => namesOfTable(one).length > 0)
   if (!metadata || (holders.length === 0 && !chosen.includes(metadata))) return []
   const subject = await openTextSubject(visit, metadata)
   if (!subject) return chosen.includes(metadata) ? [] : [tableMissing(metadata)]

@@ -1,6 +1,6 @@
 import type { EntityMetadata, QueryRunner } from 'typeorm'
 import type { Finding } from '../errors'
-import { foreignSchema } from '../registry/declarations'
+import { writtenSchema } from '../registry/declarations'
 import type { ColumnMetadata } from '../registry/registry'
 import type { Query, TableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
@@ -375,7 +375,7 @@ export interface Subject {
 }
 
 export const qualifiedTable = (metadata: EntityMetadata): string =>
-  qualified(foreignSchema(metadata), metadata.tableName)
+  qualified(writtenSchema(metadata), metadata.tableName)
 
 /** The rows of a table, as SQL. */
 export const countedRows = (relation: string, { partitioned }: Surroundings): string =>

@@ -3,13 +3,7 @@ import { groupBy } from '../calls/batches'
 import type { Finding } from '../errors'
 import { holderName, namesIn, namesTable } from '../registry/names'
 import { holderTable } from '../names/sql/holder-table'
-import {
-  dataSourceOf,
-  type NameDeclaration,
-  type NumberDeclaration,
-  rootOf,
-  tableDeclarations,
-} from '../registry/registry'
+import { dataSourceOf, type NameDeclaration, type NumberDeclaration, rootOf, textsOfTable } from '../registry/registry'
 import { type TableState, tableState } from '../sql/catalog'
 import { namedSet } from '../names/sql/fragments'
 import { isElsewhere } from '../sql/spread'
@@ -238,9 +232,9 @@ export function ownDrift(metadata: EntityMetadata, { columns, indexes, checks }:
   const key = declared.every((name) => primary.includes(name))
     ? []
     : [{ kind: 'different', object: 'table', name: metadata.tableName, detail: 'it has another primary key' } as const]
-  if (!tableDeclarations(metadata).some(({ table }) => OUR_INDEXES.has(table.index))) return key
+  if (!textsOfTable(metadata).some(({ table }) => OUR_INDEXES.has(table.index))) return key
   const ofTexts = new Set(
-    tableDeclarations(metadata).flatMap(({ table }) => [table.hash, table.number, table.chained, table.check]),
+    textsOfTable(metadata).flatMap(({ table }) => [table.hash, table.number, table.chained, table.check]),
   )
   const ofIndexes = metadata.indices
     .filter(({ isUnique, synchronize }) => !isUnique && synchronize)

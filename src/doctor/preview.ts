@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { type ColumnMetadata, declarationsOf } from '../registry/registry'
+import { type ColumnMetadata, textsOfEntity } from '../registry/registry'
 import { tableState } from '../sql/catalog'
 import { type Normalizer, normalizeText, toNormalizer } from '../text/normalizer'
 import { numberedColumns, readSurroundings } from './sql'
@@ -127,7 +127,7 @@ function onlyColumn(
   metadata: EntityMetadata,
   property: string | undefined,
 ): { readonly column: ColumnMetadata; readonly scope: readonly ColumnMetadata[] } {
-  const all = declarationsOf(metadata)
+  const all = textsOfEntity(metadata)
   const declared = property === undefined && all.length === 1 ? all[0] : all.find(({ name }) => name === property)
   const [text] = declared?.text ?? []
   if (declared && text && declared.text.length === 1) return { column: text.column, scope: declared.scope }

@@ -19,7 +19,7 @@ import {
   type NameDeclaration,
   registry,
   type RowsChange,
-  tableNames,
+  namesOfTable,
   type TriggerWork,
 } from '../registry/registry'
 import { hasTenants } from '../schema/readiness'
@@ -32,7 +32,7 @@ import type { TriggerNote } from '../sql/trigger-set'
 import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
 import { claimAllNames, releaseAllNames } from './sql/claim-all'
-import { refuseUnnormalized } from '../sql/rebuild'
+import { raiseIfUnnormalized } from '../sql/rebuild'
 import { namesGuard, nameTriggersOf, notedHolder, removedNames } from './sql/triggers'
 
 /** The treatment of a name when its holder takes another one. */
@@ -132,7 +132,7 @@ const UNIQUE_NAME: PropertyDeclaration<UniqueNameOptions> = {
 function attachName(index: object, raw: RawName): string[] {
   const attached = attachTo(index, '@UniqueName', raw.property)
   attached.index.synchronize = false
-  const known = tableNames(attached.metadata).find(({ name }) => name === raw.property)
+  const known = namesOfTable(attached.metadata).find(({ name }) => name === raw.property)
   if (known) requireOneClass('@UniqueName', known, attached.index)
   else resolveName(attached, raw)
   return [raw.property]
@@ -171,7 +171,7 @@ function resolveName(attached: Attached, raw: RawName): void {
     lookup: `${plainName('name', metadata.tableName, column.databaseName)}_lookup`,
   }
   requireOneNormalizer(where, declaration)
-  registry.names.set(metadata, [...tableNames(metadata), declaration])
+  registry.names.set(metadata, [...namesOfTable(metadata), declaration])
   registerTriggers(metadata, 'names', () => nameWork(metadata))
   afterIndexes(metadata, () => {
     const names = registry.namesEntity.get(dataSourceOf(metadata))
@@ -255,7 +255,7 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
       created: { up: [], down: [releaseAllNames(holder)] },
       follow: (before) => followNames(metadata, holder, before),
     },
-    lookups: tableNames(metadata).map(({ table: rows, lookup: name, text }) => ({
+    lookups: namesOfTable(metadata).map(({ table: rows, lookup: name, text }) => ({
       rows,
       name,
       column: text.column.databaseName,
@@ -320,7 +320,7 @@ function refuseOtherNormalizers(
 ): { readonly fill?: Change } {
   const on = { rows: holder, primary: holder.primary.map(({ name }) => name), entity }
   const refuse = (column: string, from: string, to: string): string[] =>
-    to === NOT_NORMALIZED || to === from ? [] : [refuseUnnormalized(on, { column, from, to })]
+    to === NOT_NORMALIZED || to === from ? [] : [raiseIfUnnormalized(on, { column, from, to })]
   const changes = holder.names.map(({ column, normalizer: to = NOT_NORMALIZED }) => {
     const from = (before && predecessor(before, holder, column))?.normalizer ?? NOT_NORMALIZED
     return { up: refuse(column, from, to), down: refuse(column, to, from) }

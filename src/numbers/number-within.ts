@@ -3,7 +3,7 @@ import { declareInSchema, declareProperty, type PropertyDeclaration } from '../d
 import { type Attached, attachTo, refuseEmbedded, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { foreignSchema, scopeColumns } from '../registry/declarations'
+import { writtenSchema, scopeColumns } from '../registry/declarations'
 import {
   type ColumnMetadata,
   dataSourceOf,
@@ -11,7 +11,7 @@ import {
   type NumberDeclaration,
   registry,
   type RowsChange,
-  tableNumbers,
+  numbersOfTable,
 } from '../registry/registry'
 import { registerTriggers } from '../schema/table'
 import type { Change, FilledColumn } from '../sql/alter'
@@ -143,7 +143,7 @@ const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
  */
 function attachNumber(index: object, raw: RawNumber): string[] {
   const attached = attachTo(index, '@NumberWithin', raw.property)
-  const known = tableNumbers(attached.metadata).find(({ name }) => name === raw.property)
+  const known = numbersOfTable(attached.metadata).find(({ name }) => name === raw.property)
   if (known) requireOneClass('@NumberWithin', known, attached.index)
   const declaration = known ?? resolveNumber(attached, raw)
   // TypeORM puts the number on the entity, in the round trip of the INSERT.
@@ -176,7 +176,7 @@ function resolveNumber(attached: Attached, raw: RawNumber): NumberDeclaration {
   const names = [...scope, column].map(({ databaseName }) => databaseName)
   const table: NumberTable = {
     name: raw.property,
-    schema: foreignSchema(metadata),
+    schema: writtenSchema(metadata),
     table: tableName,
     scope: scope.map((one) => ({ name: one.databaseName, type: numberTypeOf(one) })),
     number: column.databaseName,
@@ -189,7 +189,7 @@ function resolveNumber(attached: Attached, raw: RawNumber): NumberDeclaration {
     triggers: plainName('numbers', tableName, raw.property),
   }
   const declaration: NumberDeclaration = { name: raw.property, metadata, target: index.target, column, scope, table }
-  registry.numbers.set(metadata, [...tableNumbers(metadata), declaration])
+  registry.numbers.set(metadata, [...numbersOfTable(metadata), declaration])
   index.givenName = table.index
   registerTriggers(metadata, `number ${raw.property}`, () => ({
     set: numberTriggers(table),

@@ -73,7 +73,7 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, resolved: Reso
   const { namingStrategy } = dataSourceOf(metadata)
   const table: Omit<TextTable, 'check'> = {
     name: raw.name,
-    schema: foreignSchema(metadata),
+    schema: writtenSchema(metadata),
     table: tableName,
     text: text.map(({ column, prefix }) => ({ name: column.databaseName, prefix })),
     scope: scopeNames,
@@ -105,7 +105,7 @@ export function checkOf(rows: Omit<TextRows, 'check'>): string {
 }
 
 /** Returns undefined if TypeORM also leaves out the schema. */
-export function foreignSchema(metadata: EntityMetadata): string | undefined {
+export function writtenSchema(metadata: EntityMetadata): string | undefined {
   return schemaOf(metadata) === searchSchemaOf(metadata) ? undefined : metadata.schema
 }
 
@@ -117,7 +117,7 @@ const searchSchemaOf = (metadata: EntityMetadata): string | undefined =>
 
 /** The table of an entity, with its database names. */
 export const entityTable = (metadata: EntityMetadata): Pick<TextTable, 'schema' | 'table'> => ({
-  schema: foreignSchema(metadata),
+  schema: writtenSchema(metadata),
   table: metadata.tableName,
 })
 

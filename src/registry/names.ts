@@ -8,8 +8,8 @@ import {
   type NameDeclaration,
   registry,
   rootOf,
-  tableDeclarations,
-  tableNames,
+  textsOfTable,
+  namesOfTable,
 } from './registry'
 
 /** Returns the class that declares the name or text, which matters in single table inheritance. */
@@ -54,7 +54,7 @@ export const textsOfKey = (key: readonly unknown[]): string[] =>
 /** The unique text of the table of names. */
 export function namesText(dataSource: DataSource): Declaration {
   const metadata = registry.namesEntity.get(dataSource)
-  const [declaration] = metadata ? tableDeclarations(metadata) : []
+  const [declaration] = metadata ? textsOfTable(metadata) : []
   if (declaration) return declaration
   throw new DeclarationError(
     'This DataSource keeps no names. Add Name of typeorm-unique-text/names to its entities, and initialize it.',
@@ -97,7 +97,7 @@ const namesOfEntities = new WeakMap<readonly EntityMetadata[], readonly NameDecl
 /** All declarations of names of a DataSource, without duplicates. */
 export function namesIn({ entityMetadatas }: DataSource): readonly NameDeclaration[] {
   // TypeORM creates a new list on each `initialize()`.
-  const names = namesOfEntities.get(entityMetadatas) ?? [...new Set(entityMetadatas.flatMap(tableNames))]
+  const names = namesOfEntities.get(entityMetadatas) ?? [...new Set(entityMetadatas.flatMap(namesOfTable))]
   namesOfEntities.set(entityMetadatas, names)
   return names
 }

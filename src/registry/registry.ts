@@ -170,23 +170,23 @@ export const registry: Registry = (holder[KEY] ??= {
 })
 
 /** All declarations on an entity's table, in order of creation. In single table inheritance, those of all classes. */
-export function tableDeclarations(metadata: EntityMetadata): readonly Declaration[] {
+export function textsOfTable(metadata: EntityMetadata): readonly Declaration[] {
   return registry.declarations.get(rootOf(metadata)) ?? []
 }
 
 /** The declarations of an entity, including inherited ones. Empty if it has none. */
-export function declarationsOf(metadata: EntityMetadata): readonly Declaration[] {
-  return tableDeclarations(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
+export function textsOfEntity(metadata: EntityMetadata): readonly Declaration[] {
+  return textsOfTable(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
 }
 
 /** All names on an entity's table. In single table inheritance, those of all classes. */
-export function tableNames(metadata: EntityMetadata): readonly NameDeclaration[] {
+export function namesOfTable(metadata: EntityMetadata): readonly NameDeclaration[] {
   return registry.names.get(rootOf(metadata)) ?? []
 }
 
 /** The names of an entity, including inherited ones. Empty if it has none. */
 export function namesOfEntity(metadata: EntityMetadata): readonly NameDeclaration[] {
-  return tableNames(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
+  return namesOfTable(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
 }
 
 export function isOrExtends(target: unknown, base: unknown): boolean {
@@ -205,5 +205,5 @@ export function dataSourceOf(owner: EntityMetadata | EntityManager): DataSource 
 }
 
 /** All numbers on an entity's table. */
-export const tableNumbers = (metadata: EntityMetadata): readonly NumberDeclaration[] =>
+export const numbersOfTable = (metadata: EntityMetadata): readonly NumberDeclaration[] =>
   registry.numbers.get(rootOf(metadata)) ?? []

@@ -1,13 +1,7 @@
 import { TableColumn } from 'typeorm'
 import type { Finding } from '../errors'
 import { checkOf } from '../registry/declarations'
-import {
-  type ColumnMetadata,
-  dataSourceOf,
-  type Declaration,
-  tableDeclarations,
-  tableNames,
-} from '../registry/registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, textsOfTable, namesOfTable } from '../registry/registry'
 import {
   addCheck,
   addIndexOf,
@@ -49,7 +43,7 @@ import {
 export async function changeDeclarations(on: ChangingTable): Promise<Change[]> {
   const { installed } = on
   const notes = guardNotesOf(installed)
-  const declarations = tableDeclarations(on.metadata)
+  const declarations = textsOfTable(on.metadata)
   const had = predecessors(on, declarations, notes)
   const ofTexts = [...had].flatMap(([{ table: after }, note]): ColumnPair[] => {
     const text = note.text.length === after.text.length ? note.text : []
@@ -67,7 +61,7 @@ export async function changeDeclarations(on: ChangingTable): Promise<Change[]> {
   const unnoted = new Map(created.length === 1 ? created.map((one) => [one, withoutNote(on, one)]) : [])
   const ofOthers = [...unnoted.values()].flatMap((one) => one?.pairs ?? [])
   const renames = await followRenames(on, [...ofTexts, ...ofOthers, ...setColumnPairs(on)])
-  for (const { text } of tableNames(on.metadata)) await keepType(on, text.column)
+  for (const { text } of namesOfTable(on.metadata)) await keepType(on, text.column)
   const renamed = (name: string): string => renames.get(name) ?? name
   /** Converts a guard's note to the current names of its columns. */
   const rows = (note: GuardNote, declaration?: Declaration): RowsBefore => ({
@@ -332,7 +326,7 @@ const isOfThis = (findings: readonly Finding[]): boolean => findings.every(({ de
 export async function dropDifferent(on: ChangingTable): Promise<void> {
   const { metadata, picture, state, works } = on
   if (!state) return
-  const declarations = tableDeclarations(metadata).map((one) => one.table)
+  const declarations = textsOfTable(metadata).map((one) => one.table)
   // TypeORM sees by itself that an index has other columns, or is not unique.
   const isUnseen = ({ kind, detail }: Finding): boolean => kind === 'invalid' || detail !== undefined
   const ofTexts = declarations.map((rows) => findDrift(rows, state))

@@ -1,6 +1,6 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { missingInternal, requireBuildable, requireInternals } from '../registry/internals'
-import { type ColumnMetadata, type Declaration, tableDeclarations } from '../registry/registry'
+import { type ColumnMetadata, type Declaration, textsOfTable } from '../registry/registry'
 import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, renameTable } from '../sql/alter'
 import {
   addLookup,
@@ -178,7 +178,7 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   )
   const found = declared.flatMap(({ metadata, works, wanted }) => {
     const ours = tables.find((one) => isOf(one, metadata, searchSchema))
-    if (wanted.length + tableDeclarations(metadata).length === 0 && !ours) return []
+    if (wanted.length + textsOfTable(metadata).length === 0 && !ours) return []
     const { schema: given = searchSchema, tableName: table } = metadata
     const installed = ours ?? { schema: given, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
     const schema = given === searchSchema ? undefined : given
@@ -330,7 +330,7 @@ async function dryRun(builder: SchemaBuilder, synchronize: () => Promise<void>):
 
 /** The look-up indexes that an entity's declarations ask for. */
 function wantedLookups({ metadata, works }: SchemaEntity): LookupIndex[] {
-  const ofTexts = tableDeclarations(metadata).flatMap(({ lookup: name, table: rows }) => {
+  const ofTexts = textsOfTable(metadata).flatMap(({ lookup: name, table: rows }) => {
     const [column] = rows.text
     return name === undefined || !column ? [] : { rows, name, column: column.name }
   })
@@ -369,7 +369,7 @@ async function changeLookups(installed: ReadonlySet<string>, on: ChangingTable):
 
 /** The declaration by whose hash a table is spread. */
 const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
-  tableDeclarations(metadata).find(({ table }) => table.spread !== undefined)
+  textsOfTable(metadata).find(({ table }) => table.spread !== undefined)
 
 /**
  * Runs TypeORM's comparison with the hash in the primary key of every table that is spread by it. In the database such

@@ -1,7 +1,7 @@
 import type { EntityTarget, ObjectLiteral, QueryRunner } from 'typeorm'
 import { DeclarationError, type Finding, SchemaDriftError, TextRejectedError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { tableDeclarations, tableNames } from '../registry/registry'
+import { textsOfTable, namesOfTable } from '../registry/registry'
 import { normalizeText } from '../text/normalizer'
 import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../sql/rebuild'
 import { requireOutOfShards } from './shards'
@@ -40,8 +40,8 @@ export async function normalizeTexts(queryRunner: QueryRunner, entity: EntityTar
   )
   if (gone.length > 0) throw new SchemaDriftError(table.table, gone)
   const declared = [
-    ...tableDeclarations(metadata).flatMap(({ text }) => text),
-    ...tableNames(metadata).map(({ text }) => text),
+    ...textsOfTable(metadata).flatMap(({ text }) => text),
+    ...namesOfTable(metadata).map(({ text }) => text),
   ]
   if (declared.length === 0) {
     throw new DeclarationError(

@@ -1,6 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { type Finding, SchemaDriftError } from '../errors'
-import { entityTable, foreignSchema } from '../registry/declarations'
+import { entityTable, writtenSchema } from '../registry/declarations'
 import {
   dataSourceOf,
   type Declaration,
@@ -8,9 +8,9 @@ import {
   type ReadyTable,
   registry,
   rootOf,
-  tableDeclarations,
-  tableNames,
-  tableNumbers,
+  textsOfTable,
+  namesOfTable,
+  numbersOfTable,
   type TriggerWork,
 } from '../registry/registry'
 import { namesTable } from '../registry/names'
@@ -138,7 +138,7 @@ async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyT
 /** Whether `search_path` selects the table. A cached answer could then be that for another tenant's table. */
 export function hasTenants(metadata: EntityMetadata): boolean {
   const settings = registry.settings.get(dataSourceOf(metadata))
-  return settings?.tenantsBySearchPath === true && foreignSchema(metadata) === undefined
+  return settings?.tenantsBySearchPath === true && writtenSchema(metadata) === undefined
 }
 
 /**
@@ -151,7 +151,7 @@ const FIRST_TO_CRASH = 180_000
 async function inspect(declaration: Declaration, query: Query): Promise<ReadyTable> {
   const { table, metadata } = declaration
   const { server, state, spread } = await lookAt(metadata, [table], query)
-  const ofTexts = new Set(tableDeclarations(metadata).map((one) => one.table.index))
+  const ofTexts = new Set(textsOfTable(metadata).map((one) => one.table.index))
   const partitioned = state.spread.partitionedBy.length > 0
   return {
     types: new Map(state.columns.map((column) => [column.name, column])),
@@ -219,7 +219,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
 export const spreadDrift = (
   metadata: EntityMetadata,
   spread: Spread,
-  texts: readonly TextTable[] = tableDeclarations(metadata).map(({ table }) => table),
+  texts: readonly TextTable[] = textsOfTable(metadata).map(({ table }) => table),
 ): Finding[] =>
   [...texts.flatMap((table) => notByKey(table, spread)), ...unsupported(metadata, spread)].map((detail) => ({
     kind: 'different',
@@ -253,15 +253,15 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
 
 /** The tables that triggers of an entity's table write: that of the names, and those of the scopes of numbers, as SQL. */
 export const tablesBeside = (metadata: EntityMetadata): string[] => [
-  ...tableNumbers(metadata).map(({ table }) => scopesTable(table)),
-  ...(tableNames(metadata).length === 0 ? [] : [tableName(namesTable(dataSourceOf(metadata)))]),
+  ...numbersOfTable(metadata).map(({ table }) => scopesTable(table)),
+  ...(namesOfTable(metadata).length === 0 ? [] : [tableName(namesTable(dataSourceOf(metadata)))]),
 ]
 
 /** Returns why declarations that work in one place only cannot be kept on this table. */
 function unsupported(metadata: EntityMetadata, spread: Spread): string[] {
   const { distribution, isCoordinator, partitionedBy } = spread
-  const numbers = tableNumbers(metadata).flatMap(({ table }) => withoutScopes(table, spread))
-  const names = tableNames(metadata).flatMap((one) => withoutNames(one, spread))
+  const numbers = numbersOfTable(metadata).flatMap(({ table }) => withoutScopes(table, spread))
+  const names = namesOfTable(metadata).flatMap((one) => withoutNames(one, spread))
   if (!distribution && partitionedBy.length === 0) return [...names, ...numbers]
   const small = metadata.columns.filter(
     ({ isGenerated, generationStrategy, type }) =>
@@ -279,7 +279,7 @@ function withoutNames({ name, metadata }: NameDeclaration, spread: Spread): stri
   const names = tableName(namesTable(dataSourceOf(metadata)))
   if (isElsewhere(distribution) || partitionedBy.length > 0)
     return [`"${name}" is kept by triggers that know one table, without shards or partitions`]
-  if (distribution && !tableNames(metadata).some(({ citus }) => citus === 'local'))
+  if (distribution && !namesOfTable(metadata).some(({ citus }) => citus === 'local'))
     return [`"${name}" needs the option { citus: 'local' } and a migration, because Citus keeps the table local`]
   if (beside.has(names)) return [`"${name}" is kept in ${names}, which Citus manages`]
   return isCoordinator ? [] : [`"${name}" is kept in ${names}, which only the coordinator has`]
@@ -486,7 +486,7 @@ export async function exactState(metadata: EntityMetadata, look: Look): Promise<
   const sets = wantedSets(metadata, works)
   const { table } = await tableState(query, relation, sets)
   if (!table) return null
-  const texts = tableDeclarations(metadata).map((one) => one.table)
+  const texts = textsOfTable(metadata).map((one) => one.table)
   const indexes = [...texts.map(uniqueIndexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
   const triggers = sets.flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
   const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]

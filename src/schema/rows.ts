@@ -1,7 +1,7 @@
 import { TableColumn } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { type Declaration, registry, type RowsChange, tableNames, type TriggerWork } from '../registry/registry'
+import { type Declaration, registry, type RowsChange, namesOfTable, type TriggerWork } from '../registry/registry'
 import {
   addCheck,
   addColumn,
@@ -25,11 +25,11 @@ import { hasNamesakes, installedFunction, isSameNote, LACKS_TRIGGER, notesOf, ta
 import {
   adoptInstead,
   rebuildRows,
-  refuseDuplicates,
-  refuseLarge,
-  refuseNulls,
-  refuseUnknownDigest,
-  refuseUnnormalized,
+  raiseIfDuplicates,
+  raiseIfLarge,
+  raiseIfNulls,
+  raiseUnknownDigest,
+  raiseIfUnnormalized,
   type Renormalized,
 } from '../sql/rebuild'
 import {
@@ -146,12 +146,12 @@ export async function refuseLargeTable(on: ChangingTable): Promise<void> {
     )
   })
   for (const { work, adoptable } of onRows) {
-    const names = work.set.kind === 'names' ? tableNames(on.metadata) : undefined
+    const names = work.set.kind === 'names' ? namesOfTable(on.metadata) : undefined
     const property = names?.[0]?.name ?? work.set.name
     const online = adoptable
       ? adoptInstead({ entity: on.metadata.name, property })
       : 'No command changes them while others use the table.'
-    await emit(on.queryRunner, { up: [refuseLarge(on, { gives: names ? 'names' : 'numbers', online })], down: [] })
+    await emit(on.queryRunner, { up: [raiseIfLarge(on, { gives: names ? 'names' : 'numbers', online })], down: [] })
   }
 }
 
@@ -281,7 +281,7 @@ export async function rebuild(
   const online = rows.guardless
     ? `Declare the text with its guard, and let a later migration take the guard away. ${instead}`
     : instead
-  await emit(on.queryRunner, { up: [refuseLarge(rows, { gives: 'hashes', online })], down: [] })
+  await emit(on.queryRunner, { up: [raiseIfLarge(rows, { gives: 'hashes', online })], down: [] })
   const nulls = await forbidNulls(on, declaration)
   const duplicates = before ? await forbidDuplicates(on, before, rows) : []
   const hash = on.picture.findColumnByName(rows.hash)
@@ -344,7 +344,7 @@ async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash
   const required = requiresHash ? requireColumn(rows, rows.hash).up : []
   const rebuilt = before.digest
     ? rebuildRows({ rows, primary: oldPrimaryKey(on) })
-    : refuseUnknownDigest(before, before.digestName)
+    : raiseUnknownDigest(before, before.digestName)
   await emit(queryRunner, { up: [], down: [rebuilt, ...required] })
 }
 
@@ -353,9 +353,9 @@ async function forbidNulls(on: ChangingTable, declaration: Declaration): Promise
   const { table: rows } = declaration
   const { tightened, loosened } = nullChanges(declaration, (name) => on.picture.findColumnByName(name)?.isNullable)
   for (const name of tightened) {
-    await emit(on.queryRunner, { up: [refuseNulls({ rows, primary: oldPrimaryKey(on) }, name)], down: [] })
+    await emit(on.queryRunner, { up: [raiseIfNulls({ rows, primary: oldPrimaryKey(on) }, name)], down: [] })
   }
-  return loosened.map((name) => ({ up: [], down: [refuseNulls({ rows, primary: primaryKey(on) }, name)] }))
+  return loosened.map((name) => ({ up: [], down: [raiseIfNulls({ rows, primary: primaryKey(on) }, name)] }))
 }
 
 /** The rules of rows in a declaration or in the note of a guard. */
@@ -403,7 +403,7 @@ async function forbidDuplicates(on: ChangingTable, before: RowsBefore, after: Te
   const { held, texts } = compareRows(before, before.digestName, after)
   if (!held || texts) return []
   const refusal = (primary: readonly string[]): string[] => [
-    refuseDuplicates({ rows: { ...after, deleted: undefined }, primary }),
+    raiseIfDuplicates({ rows: { ...after, deleted: undefined }, primary }),
   ]
   if (after.deleted !== undefined) return [{ up: [], down: refusal(primaryKey(on)) }]
   await emit(on.queryRunner, { up: refusal(oldPrimaryKey(on)), down: [] })
@@ -417,7 +417,7 @@ async function forbidOtherNormalizers(
 ): Promise<void> {
   const table = { rows: after, primary: oldPrimaryKey(on), entity: on.metadata.name }
   const refusals = (changes: readonly Renormalized[]): string[] =>
-    changes.filter(({ column }) => hasColumn(on, column)).map((change) => refuseUnnormalized(table, change))
+    changes.filter(({ column }) => hasColumn(on, column)).map((change) => raiseIfUnnormalized(table, change))
   const [up, down] = [refusals(renormalized(before, after)), before ? refusals(renormalized(after, before)) : []]
   if (up.length + down.length > 0) await emit(on.queryRunner, { up, down })
 }

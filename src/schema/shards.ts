@@ -1,10 +1,17 @@
 import type { EntityMetadata, QueryRunner } from 'typeorm'
 import { SchemaDriftError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { tableNumbers } from '../registry/registry'
+import { numbersOfTable } from '../registry/registry'
 import { type Change, dropsColumn, renameColumns } from '../sql/alter'
 import type { Query } from '../sql/catalog'
-import { type Distribution, distributionOf, outOfShards, refuseDistributed, type Spread, spreadOf } from '../sql/spread'
+import {
+  type Distribution,
+  distributionOf,
+  outOfShards,
+  raiseIfDistributed,
+  type Spread,
+  spreadOf,
+} from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { parseNote } from '../sql/trigger-set'
 import { refuseSpread, tablesBeside } from './readiness'
@@ -36,8 +43,8 @@ export async function refuseInShards(
     const works = worksOn(plan, planned)
     const spread = await spreadOf(queryOf(queryRunner), tableName(plan), state.spread, tablesBeside(metadata))
     requireInPlace(plan, planned, works.up, spread)
-    if (works.up) up.push(refuseDistributed(plan))
-    if (works.down) down.push(refuseDistributed(plan))
+    if (works.up) up.push(raiseIfDistributed(plan))
+    if (works.down) down.push(raiseIfDistributed(plan))
   }
   return { up, down }
 }
@@ -70,7 +77,7 @@ function requireInPlace(plan: TablePlan, { up }: Planned, works: boolean, { dist
   if (drops) throw inShards(metadata, relation)
   const later = { ...distribution, column }
   // The tables of scopes may have other names by then.
-  if (works && tableNumbers(metadata).length > 0) throw inShards(metadata, relation, later)
+  if (works && numbersOfTable(metadata).length > 0) throw inShards(metadata, relation, later)
   if (works || before.up.length + after.up.length > 0) refuseSpread(metadata, { distribution: later, ...spread })
   if (works) throw inShards(metadata, relation, later)
 }
@@ -94,7 +101,7 @@ function worksOn(plan: TablePlan, planned: Planned): { readonly up: boolean; rea
 /** @param distribution undefined if the migration drops the column by which the table is distributed */
 function inShards(metadata: EntityMetadata, relation: string, distribution?: Distribution): SchemaDriftError {
   const { tableName: name } = metadata
-  const scopes = tableNumbers(metadata).length > 0 ? ' Do the same with the tables of scopes of its numbers.' : ''
+  const scopes = numbersOfTable(metadata).length > 0 ? ' Do the same with the tables of scopes of its numbers.' : ''
   return new SchemaDriftError(
     name,
     [{ kind: 'different', object: 'table', name, detail: 'Citus keeps its rows in shards' }],

@@ -1,5 +1,5 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { registry, type RowsChange, rootOf, tableDeclarations, type TriggerWork } from '../registry/registry'
+import { registry, type RowsChange, rootOf, textsOfTable, type TriggerWork } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import type { Query, TableState } from '../sql/catalog'
 import { ONE_CONNECTION } from '../sql/spread'
@@ -210,5 +210,5 @@ export function wantedSets(
   metadata: EntityMetadata,
   works: readonly TriggerWork[] = triggerWorks(metadata),
 ): TriggerSet[] {
-  return [...tableDeclarations(metadata).flatMap(({ table }) => guardsOf(table)), ...works.map(({ set }) => set)]
+  return [...textsOfTable(metadata).flatMap(({ table }) => guardsOf(table)), ...works.map(({ set }) => set)]
 }

@@ -1,5 +1,5 @@
 import { dollarQuote, list, literal, quote, unnest } from './identifier'
-import { refuseShards } from './spread'
+import { raiseIfShards } from './spread'
 import { SQLSTATE } from './sqlstate'
 import {
   bytewise,
@@ -69,7 +69,7 @@ DECLARE
   done bigint;
   security pg_catalog.text := pg_catalog.current_setting('row_security');
 BEGIN
-  ${refuseShards(rows)}
+  ${raiseIfShards(rows)}
   -- Otherwise row security could hide rows, and they would silently stay as they are. Off, it raises an error instead.
   PERFORM pg_catalog.set_config('row_security', 'off', true);
   -- The lock does not help a snapshot that is older: it hides what was written before the lock was there.
@@ -99,7 +99,7 @@ END
 }
 
 /** Refuses rows that hold the same text before anything is changed. `rebuildRows` would refuse them later. */
-export function refuseDuplicates(on: RebuiltTable): string {
+export function raiseIfDuplicates(on: RebuiltTable): string {
   return block(`
 DECLARE
   plain boolean := relkind ${op('<>')} 'p' FROM pg_catalog.pg_class WHERE ${equal('oid', ownTable(on.rows))};
@@ -213,8 +213,8 @@ const withHash = (rows: TextRows): string =>
   `${tableName(rows)} AS t\n       CROSS JOIN LATERAL (SELECT ${rowHash(rows, 't')} AS hash) AS h`
 
 /** Refuses rows that hold NULL in a column that is about to be NOT NULL, and names them. */
-export function refuseNulls({ rows, primary }: RebuiltTable, column: string): string {
-  return refuseRows(
+export function raiseIfNulls({ rows, primary }: RebuiltTable, column: string): string {
+  return raiseIfRows(
     { rows, primary },
     {
       sqlstate: SQLSTATE.notNullViolation,
@@ -277,10 +277,10 @@ END
  * Refuses rows whose texts another normalizer made, because SQL cannot normalize as JavaScript does. find-or-create
  * does not find a text that is not normalized, and stores it again. The SQL begins with its replacement.
  */
-export function refuseUnnormalized(on: NormalizedTable, { column, from, to }: Renormalized): string {
+export function raiseIfUnnormalized(on: NormalizedTable, { column, from, to }: Renormalized): string {
   const entity = /^\w+$/.test(on.entity) ? on.entity : JSON.stringify(on.entity)
   const call = `await normalizeTexts(queryRunner, ${entity})`
-  const refusal = refuseRows(on, {
+  const refusal = raiseIfRows(on, {
     sqlstate: SQLSTATE.wrongState,
     where: `t.${quote(column)} IS NOT NULL`,
     message:
@@ -353,7 +353,7 @@ interface Refusal {
   readonly remedy: string
 }
 
-function refuseRows({ rows, primary }: KeyedTable, { sqlstate, where, message, remedy }: Refusal): string {
+function raiseIfRows({ rows, primary }: KeyedTable, { sqlstate, where, message, remedy }: Refusal): string {
   const keys = primaryFields(primary)
   return block(`
 DECLARE
@@ -375,7 +375,7 @@ END
 }
 
 /** Refuses to revert a change if the former state is unknown. */
-export function refuseUnknownDigest(rows: Pick<TextRows, 'table' | 'name'>, digest: string): string {
+export function raiseUnknownDigest(rows: Pick<TextRows, 'table' | 'name'>, digest: string): string {
   const message =
     `the rows of table ${quote(rows.table)} had hashes for ${quote(rows.name)} by the digest "${digest}", ` +
     `which was not known when this migration was generated: it cannot be undone.`
@@ -441,7 +441,7 @@ export const adoptInstead = (what: { readonly entity: string; readonly property:
  * Refuses a large table at the start of a migration that works on every row, because that locks everybody out. It also
  * makes the server end the migration's statement if the client is killed, so that no lock remains.
  */
-export function refuseLarge(rows: Pick<TextTable, 'schema' | 'table'>, { gives, online }: LargeWork): string {
+export function raiseIfLarge(rows: Pick<TextTable, 'schema' | 'table'>, { gives, online }: LargeWork): string {
   const message =
     `table ${quote(rows.table)} has more than ${FEW_ROWS} rows, and this migration would lock everybody out while it ` +
     `gives them their ${gives}. ${online} In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
@@ -464,5 +464,5 @@ END
 `)}`
 }
 
-/** Whether a statement is `refuseLarge`'s, which changes nothing. */
+/** Whether a statement is `raiseIfLarge`'s, which changes nothing. */
 export const isRefusalOfLarge = (query: string): boolean => query.includes(`setting('${MAINTENANCE}'`)

@@ -198,7 +198,7 @@ export function outOfShards(relation: string, { kind, column }: Partial<Distribu
 }
 
 /** Refuses to work on rows if Citus has distributed their table, in PL/pgSQL. Without Citus it does nothing. */
-export const refuseShards = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
+export const raiseIfShards = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
   const relation = literal(tableName(rows))
   return `IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
     IF EXISTS (SELECT FROM pg_catalog.pg_dist_partition AS d
@@ -211,10 +211,10 @@ export const refuseShards = (rows: Pick<TextTable, 'schema' | 'table'>): string 
 }
 
 /** The same as a statement. */
-export const refuseDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string =>
+export const raiseIfDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string =>
   `DO ${dollarQuote(`
 BEGIN
-  ${refuseShards(rows)}
+  ${raiseIfShards(rows)}
 END
 `)}`
 

@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { RULE } from '../options'
-import { type Declaration, declarationsOf } from '../registry/registry'
+import { type Declaration, textsOfEntity } from '../registry/registry'
 import { knownReady } from '../schema/readiness'
 import { holdsValues, NOTHING, orNoHash } from '../sql/find'
 import { hashesOf, storedCondition, valueAt } from '../typeorm/conditions'
@@ -21,7 +21,7 @@ export type AliasCondition = (parameter: (value: string) => string) => string
 export function aliasConditions(metadata: EntityMetadata, alias: string, texts: ObjectLiteral): AliasCondition[] {
   if (!RULE.name.takes(alias) || typeof texts !== 'object' || (texts as unknown) === null)
     throw notATextOf(metadata.name)
-  const meant = declarationsOf(metadata).filter(({ text }) =>
+  const meant = textsOfEntity(metadata).filter(({ text }) =>
     text.every(({ column }) => given(texts, column.propertyPath) !== undefined),
   )
   const columns = meant.flatMap(({ text }) => text.map(({ column }) => column))

@@ -25,9 +25,9 @@ import {
   type NameDeclaration,
   registry,
   rootOf,
-  tableDeclarations,
-  tableNames,
-  tableNumbers,
+  textsOfTable,
+  namesOfTable,
+  numbersOfTable,
 } from '../registry/registry'
 import { knownReady, refuseSpread, tablesBeside } from '../schema/readiness'
 import type { Query } from '../sql/catalog'
@@ -139,7 +139,7 @@ const withCitus = new WeakMap<DataSource, boolean>()
  */
 async function requirePlace({ queryRunner, expressionMap }: QueryBuilder, metadata: EntityMetadata): Promise<void> {
   const dataSource = dataSourceOf(metadata)
-  if ([tableDeclarations, tableNames, tableNumbers].every((declared) => declared(metadata).length === 0)) return
+  if ([textsOfTable, namesOfTable, numbersOfTable].every((declared) => declared(metadata).length === 0)) return
   const query: Query = async (sql, parameters) =>
     (await (queryRunner ?? dataSource).query(sql, parameters)) as readonly unknown[]
   const citus = withCitus.get(dataSource) ?? (await hasCitus(query))
@@ -174,8 +174,8 @@ const DERIVING = ['select', 'insert', 'update', 'delete', 'softDelete', 'restore
  * @param prefix of an embedded that the conditions belong to, for instance `address.`
  */
 function rewriteWhere(where: ObjectLiteral, metadata: EntityMetadata, prefix = ''): ObjectLiteral {
-  const rewritten = tableDeclarations(metadata).reduce((one, text) => rewriteText(one, text, prefix), where)
-  return tableNames(metadata).reduce((one, name) => rewriteName(one, name, prefix), rewritten)
+  const rewritten = textsOfTable(metadata).reduce((one, text) => rewriteText(one, text, prefix), where)
+  return namesOfTable(metadata).reduce((one, name) => rewriteName(one, name, prefix), rewritten)
 }
 
 /**

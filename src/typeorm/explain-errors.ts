@@ -19,7 +19,7 @@ import { quote } from '../sql/identifier'
 import { scopesName } from '../sql/numbers'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { savepoint, transactionCommands } from '../sql/transaction-commands'
-import { type ColumnMetadata, tableNumbers } from '../registry/registry'
+import { type ColumnMetadata, numbersOfTable } from '../registry/registry'
 import { lossOf } from '../registry/pool'
 import { hearTransaction, noteTransactionsOf } from '../registry/open-transactions'
 import {
@@ -154,7 +154,7 @@ async function explainFailure(failure: unknown, failing: Failing): Promise<Expla
 function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError | undefined {
   const { internalQuery = '' } = serverError(failure) ?? {}
   const names = namesIn(dataSource).map(({ table }) => [table.table, namesTable(dataSource).table] as const)
-  const numbers = dataSource.entityMetadatas.flatMap(tableNumbers)
+  const numbers = dataSource.entityMetadatas.flatMap(numbersOfTable)
   const needed = [...names, ...numbers.map(({ table }) => [table.table, scopesName(table)] as const)]
   const missing = needed.find(([, name]) => internalQuery.includes(name))
   return missing && new SchemaDriftError(missing[0], [{ kind: 'missing', object: 'table', name: missing[1] }])
@@ -171,7 +171,7 @@ function takenNumberError(
   const { code, constraint, table } = serverError(failure) ?? {}
   if (code !== SQLSTATE.uniqueViolation) return undefined
   const number = entityMetadatas
-    .flatMap(tableNumbers)
+    .flatMap(numbersOfTable)
     .find((one) => one.table.index === constraint && one.table.table === table)
   if (!number) return undefined
   if (leavesOut('query' in failure ? String(failure.query) : '', number.table.number)) {

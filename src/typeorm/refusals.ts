@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { ChainLimitError, HashCollisionError, ImmutableTextError, type TakenText, TextTakenError } from '../errors'
 import { namesTable, namesIn, holderDeclaration, declaringMetadata, typedKey } from '../registry/names'
-import { dataSourceOf, type Declaration, type NameDeclaration, registry, tableDeclarations } from '../registry/registry'
+import { dataSourceOf, type Declaration, type NameDeclaration, registry, textsOfTable } from '../registry/registry'
 import { quote } from '../sql/identifier'
 import { type RefusedName, refusedNames } from '../sql/names'
 import { holderQuery, partitionRoot, refusedPlace } from '../sql/refused'
@@ -19,7 +19,7 @@ export interface RefusedText {
 
 /** All declarations of a DataSource, without duplicates. */
 export const declarationsIn = ({ entityMetadatas }: DataSource): readonly Declaration[] => [
-  ...new Set(entityMetadatas.flatMap(tableDeclarations)),
+  ...new Set(entityMetadatas.flatMap(textsOfTable)),
 ]
 
 /** Returns declarations on the table that an error names. If several tables have that name, the schema decides. */

@@ -13,12 +13,12 @@ import {
   type ColumnMetadata,
   dataSourceOf,
   type Declaration,
-  declarationsOf,
+  textsOfEntity,
   namesOfEntity,
   NO_ROLLBACKS,
   type NumberDeclaration,
   registry,
-  tableNumbers,
+  numbersOfTable,
 } from '../registry/registry'
 import { field, hashOfTexts, hashOfValues } from '../sql/text-table'
 import { transactionCommands } from '../sql/transaction-commands'
@@ -39,7 +39,7 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
   readonly [OURS] = true
 
   beforeInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
-    for (const declaration of declarationsOf(metadata)) normalizeValues(declaration, entity)
+    for (const declaration of textsOfEntity(metadata)) normalizeValues(declaration, entity)
   }
 
   afterInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
@@ -48,7 +48,7 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
 
   /** Refuses a change before any SQL. The guard refuses changes that bypass this. */
   beforeUpdate({ metadata, updatedColumns, databaseEntity }: UpdateEvent<ObjectLiteral>): void {
-    for (const { name, table, text, scope } of declarationsOf(metadata)) {
+    for (const { name, table, text, scope } of textsOfEntity(metadata)) {
       if (!table.immutable) continue
       const given = text.some(({ column }) => column.getEntityValue(databaseEntity ?? {}) !== null)
       const fixed = [...text.map(({ column }) => column), ...scope]
@@ -90,7 +90,7 @@ function normalizeValues(declaration: Declaration, entity: ObjectLiteral): void 
 }
 
 function putTextsBack(metadata: EntityMetadata, entity: ObjectLiteral, written = metadata.columns): void {
-  for (const { text } of declarationsOf(metadata)) {
+  for (const { text } of textsOfEntity(metadata)) {
     for (const part of text) if (written.includes(part.column)) writeBack(part, entity)
   }
   for (const { text } of namesOfEntity(metadata)) if (written.includes(text.column)) writeBack(text, entity)
@@ -103,7 +103,7 @@ function putTextsBack(metadata: EntityMetadata, entity: ObjectLiteral, written =
 async function readMovedNumbers(event: UpdateEvent<ObjectLiteral>): Promise<void> {
   const { metadata, entity, manager } = event
   if (!entity) return
-  const moved = tableNumbers(metadata).filter(
+  const moved = numbersOfTable(metadata).filter(
     (one) =>
       isMoved(one, event) && !(isWritten(one.column, event) && (one.column.getEntityValue(entity) ?? null) !== null),
   )
@@ -188,7 +188,7 @@ export function withChangedHashes(
   parameter: (text: string) => string,
 ): ObjectLiteral {
   const hashes: ObjectLiteral = {}
-  for (const declaration of declarationsOf(metadata)) {
+  for (const declaration of textsOfEntity(metadata)) {
     const { table, name, scope, hidden } = declaration
     if (table.guardless !== true) continue
     const stored = textsToStore(declaration, values)

@@ -1,7 +1,7 @@
 import type { DataSource, DeepPartial } from 'typeorm'
 import { literal, quote } from '../../src/sql/identifier'
 import { isLive, type TextTable, tableName } from '../../src/sql/text-table'
-import { declarationsOf } from '../../src/registry/registry'
+import { textsOfEntity } from '../../src/registry/registry'
 import { type StressEntity, StressPage, StressParts, StressScoped, StressSoft } from './entities'
 import type { Random } from './random'
 
@@ -41,7 +41,7 @@ function subjectOf(
   textCount: number,
   tenants: readonly number[],
 ): Subject {
-  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  const [declaration] = textsOfEntity(dataSource.getMetadata(entity))
   if (!declaration) throw new TypeError(`${entity.name} declares no text.`)
   const { table } = declaration
   const texts = Array.from({ length: textCount }, (_, index) => `text ${String(index).padStart(2, '0')}`)

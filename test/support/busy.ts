@@ -2,7 +2,7 @@ import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { findOrCreate } from '../../src'
 import { tableName } from '../../src/sql/text-table'
-import { declarationsOf } from '../../src/registry/registry'
+import { textsOfEntity } from '../../src/registry/registry'
 import { untilBlocked } from './blocked'
 
 /** Calls that go their ordinary way at once; the next one waits for a look-up that it shares. */
@@ -27,7 +27,7 @@ export async function whileBusy<T>(
   run: () => Promise<T>,
 ): Promise<T> {
   const urls = Array.from({ length: MOST_ALONE }, () => `busy ${(used += 1)}`)
-  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  const [declaration] = textsOfEntity(dataSource.getMetadata(entity))
   if (!declaration) throw new TypeError(`${entity.name} declares no text.`)
   await holder.query('begin')
   await holder.query(`insert into ${tableName(declaration.table)} (url) select unnest($1::text[])`, [urls])

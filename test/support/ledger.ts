@@ -5,7 +5,7 @@ import { afterAll, expect, vi } from 'vitest'
 import { UniqueText, UniqueTextError } from '../../src'
 import { tableName } from '../../src/sql/text-table'
 import { quote } from '../../src/sql/identifier'
-import { declarationsOf } from '../../src/registry/registry'
+import { textsOfEntity } from '../../src/registry/registry'
 import { fewHashes } from './digests'
 import { violations } from './guarded-table'
 
@@ -141,7 +141,7 @@ export function openLedger(of = ''): Ledger {
     acknowledged: () => count.acknowledged,
     check: async (dataSource, client) => {
       for (const [entity, ids] of promised) {
-        const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+        const [declaration] = textsOfEntity(dataSource.getMetadata(entity))
         if (!declaration) throw new TypeError('Both entities declare a text.')
         const { rows } = await client.query<{ id: number; url: string }>(
           `select id, ${quote('url')} as url from ${tableName(declaration.table)}`,

@@ -1,8 +1,8 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../../errors'
-import { foreignSchema } from '../../registry/declarations'
+import { writtenSchema } from '../../registry/declarations'
 import { holderName, namesTable } from '../../registry/names'
-import { dataSourceOf, rootOf, tableNames } from '../../registry/registry'
+import { dataSourceOf, rootOf, namesOfTable } from '../../registry/registry'
 import { normalizerLabel } from '../../text/normalizer'
 import type { HolderTable } from './fragments'
 
@@ -11,21 +11,21 @@ export function holderTable(metadata: EntityMetadata): HolderTable {
   const root = rootOf(metadata)
   const dataSource = dataSourceOf(root)
   return {
-    schema: foreignSchema(root),
+    schema: writtenSchema(root),
     table: root.tableName,
     holder: holderName(root),
     primary: root.primaryColumns.map((column) => ({
       name: column.databaseName,
       type: dataSource.driver.normalizeType(column),
     })),
-    names: tableNames(root).map(({ text, namespace, former }) => ({
+    names: namesOfTable(root).map(({ text, namespace, former }) => ({
       column: text.column.databaseName,
       namespace,
       former,
       normalizer: normalizerLabel(text.normalizer),
     })),
     of: namesTable(dataSource),
-    citus: tableNames(root).find(({ citus }) => citus !== undefined)?.citus,
+    citus: namesOfTable(root).find(({ citus }) => citus !== undefined)?.citus,
   }
 }
 

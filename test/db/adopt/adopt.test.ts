@@ -12,7 +12,7 @@ import { findOrCreate, UniqueText, type UniqueTextPropertyOptions } from '../../
 import { abandon, adopt, AdoptionError, planAdoption } from '../../../src/adopt'
 import { Url } from '../../../src/url'
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 import { generate } from '../../support/generated'
@@ -48,7 +48,7 @@ async function plainTable(rows: string, nullable = false): Promise<void> {
 }
 
 async function violationsOf(dataSource: DataSource, entity: Entityish): Promise<string[]> {
-  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  const [declaration] = textsOfEntity(dataSource.getMetadata(entity))
   if (!declaration) throw new TypeError('The entity declares a text.')
   return await violations(client, declaration.table)
 }

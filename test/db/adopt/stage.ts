@@ -7,7 +7,7 @@ import type { Seams } from '../../../src/adopt/session'
 import { BY_INDEX } from '../../../src/adopt/table'
 import { quote } from '../../../src/sql/identifier'
 import { checkExpression, tableName, type TextTable } from '../../../src/sql/text-table'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { lowerCase } from '../../../src/text'
 import { fewHashes } from '../../support/digests'
 
@@ -52,7 +52,7 @@ export async function fillTable(client: Client, rows: number): Promise<void> {
 }
 
 export function tableOf(dataSource: DataSource, entity: Entityish): TextTable {
-  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  const [declaration] = textsOfEntity(dataSource.getMetadata(entity))
   if (!declaration) throw new TypeError('The entity declares a text.')
   return declaration.table
 }

@@ -6,7 +6,7 @@ import { STEPS } from '../../../src/adopt/options'
 import { doctor } from '../../../src/doctor'
 import { NumberWithin } from '../../../src/numbers'
 import { lowerCase } from '../../../src/text'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
@@ -279,7 +279,7 @@ describe('a table with another text and a number', () => {
     await client.query(`insert into page (url, slug) values ('new', 'new')`)
     const { rows } = await client.query(`select number from page where slug = 'new'`)
     expect(rows).toEqual([{ number: 21 }])
-    for (const { table } of declarationsOf(after.getMetadata(After))) {
+    for (const { table } of textsOfEntity(after.getMetadata(After))) {
       expect(await violations(client, table)).toEqual([])
     }
   })

@@ -14,7 +14,7 @@ import {
 import { findImportTarget, importLines } from '../../../src/cli/import'
 import { readLines } from '../../../src/cli/list'
 import type { TextTable } from '../../../src/sql/text-table'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { Url } from '../../../src/url'
 import { copyIn } from '../../stress/copy-in'
 import { entity, text } from '../../support/entity'
@@ -145,7 +145,7 @@ const stored = async (): Promise<{ id: number; url: string; n: number }[]> =>
   ).rows
 
 function tableOf(entity: typeof Page): TextTable {
-  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  const [declaration] = textsOfEntity(dataSource.getMetadata(entity))
   if (!declaration) throw new TypeError('It declares a text.')
   return declaration.table
 }

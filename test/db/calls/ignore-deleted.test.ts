@@ -28,7 +28,7 @@ import {
 } from '../../../src'
 import { trim } from '../../../src/text'
 import { textCondition, textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { takenBy } from '../../support/results'
 import { column, deleteDate, entity, plain, text, toOne } from '../../support/entity'
@@ -162,7 +162,7 @@ describe('a softly deleted row', () => {
 test('chains of softly deleted and restored rows keep their anchors, whoever comes and goes', async () => {
   const dataSource = await db.dataSource([Colliding])
   const { manager } = dataSource
-  const [{ table } = { table: undefined }] = declarationsOf(dataSource.getMetadata(Colliding))
+  const [{ table } = { table: undefined }] = textsOfEntity(dataSource.getMetadata(Colliding))
   const texts = Array.from({ length: 6 }, (_, n) => ({ url: `text ${n}` }))
   for (let round = 0; round < 6; round += 1) {
     await findOrCreateMany(manager, Colliding, texts)
@@ -357,7 +357,7 @@ describe('what is declared', () => {
 describe('the index', () => {
   test('made by hand over all rows is drift, and is made again by a migration', async () => {
     const dataSource = await db.dataSource([Page])
-    const { index } = declarationsOf(dataSource.getMetadata(Page))[0]?.table ?? { index: '' }
+    const { index } = textsOfEntity(dataSource.getMetadata(Page))[0]?.table ?? { index: '' }
     await client.query(`drop index "${index}"; create unique index "${index}" on page ("urlHash", "urlHashNumber")`)
     await expect(findOrCreate(dataSource.manager, Page, { url: 'a' })).rejects.toMatchObject({
       code: 'SCHEMA_DRIFT',

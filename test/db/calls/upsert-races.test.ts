@@ -11,7 +11,7 @@ import {
 } from 'typeorm'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type FindOrCreateResult, TransactionAbortedError, UniqueText, upsertByText } from '../../../src'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { meet, untilBlocked } from '../../support/blocked'
 import { onlyRowOf } from '../../support/results'
 import { useDatabase } from '../../support/database'
@@ -114,7 +114,7 @@ const row = { text: 'a', note: 'new' }
 const stored = (): Promise<Word[]> => manager.find(Word, { order: { text: 'asc' } })
 
 afterEach(async () => {
-  const [declaration] = declarationsOf(dataSource.getMetadata(Word))
+  const [declaration] = textsOfEntity(dataSource.getMetadata(Word))
   if (!declaration) throw new TypeError('Word declares a text.')
   expect(await violations(observer, declaration.table)).toEqual([])
 })

@@ -22,7 +22,7 @@ import {
 } from '../../../src'
 import { trim } from '../../../src/text'
 import { chainFaults, hasCitus, useCluster } from '../../support/citus'
-import { type Declaration, tableDeclarations } from '../../../src/registry/registry'
+import { type Declaration, textsOfTable } from '../../../src/registry/registry'
 import { rebuildRows } from '../../../src/sql/rebuild'
 import { generate, type Generated } from '../../support/generated'
 import { rejection } from '../../support/ledger'
@@ -239,7 +239,7 @@ describe.runIf(hasCitus)('on a distributed table', () => {
       const dataSource = await declare(page(distribution, { url: {} }))
       await dataSource.synchronize()
       if (distribution !== 'hash') await distribute(distribution)
-      const [{ table: rows }] = tableDeclarations(dataSource.getMetadata('Page')) as [Declaration]
+      const [{ table: rows }] = textsOfTable(dataSource.getMetadata('Page')) as [Declaration]
       const refused = await rejection(client.query(rebuildRows({ rows, primary: ['id'] })))
       expect(refused).toMatchObject({ code: '55000', table: 'page' })
     },

@@ -18,7 +18,7 @@ import {
   uniqueTextSchema,
 } from '../../../src'
 import { normalizer, trim } from '../../../src/text'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { column, entity, key, plain, text } from '../../support/entity'
 import { fewHashes } from '../../support/digests'
@@ -125,7 +125,7 @@ async function create(entity: Entityish, rows: string): Promise<void> {
 async function expectSettled(entity: Entityish): Promise<void> {
   const { dataSource, up } = await generate(entity)
   expect(up).toEqual([])
-  for (const { table } of declarationsOf(dataSource.getMetadata(entity))) {
+  for (const { table } of textsOfEntity(dataSource.getMetadata(entity))) {
     expect(await violations(client, table)).toEqual([])
   }
   await dataSource.destroy()
@@ -133,7 +133,7 @@ async function expectSettled(entity: Entityish): Promise<void> {
 
 async function shown(entity: Entityish): Promise<string> {
   const { dataSource } = await generate(entity)
-  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  const [declaration] = textsOfEntity(dataSource.getMetadata(entity))
   await dataSource.destroy()
   const rows = declaration ? await rowsOf(client, declaration.table) : ''
   return rows.replaceAll(STEVENS[0], 'A').replaceAll(STEVENS[1], 'B')
@@ -502,13 +502,13 @@ test('synchronize does the same at once, for an EntitySchema in another schema',
 
   const after = await db.dataSource([declared({ digest: 'sha256', scope: ['site'], hidden: { hash: 'h' } })])
   expect((await after.driver.createSchemaBuilder().log()).upQueries).toEqual([])
-  const [declaration] = declarationsOf(after.getMetadata('Page'))
+  const [declaration] = textsOfEntity(after.getMetadata('Page'))
   expect(declaration && (await violations(client, declaration.table))).toEqual([])
   expect(await findOrCreate(after.manager, 'Page', { url: STEVENS[1], site: 2 })).toMatchObject({ created: false })
   await after.destroy()
 
   const back = await db.dataSource([declared({})])
-  const [original] = declarationsOf(back.getMetadata('Page'))
+  const [original] = textsOfEntity(back.getMetadata('Page'))
   expect(original && (await violations(client, original.table))).toEqual([])
   await client.query(`drop schema "${schema}" cascade`)
 })

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError } from '../../../src'
 import { guardKernel, guardOf, KERNEL } from '../../../src/triggers/guard'
 import { trim } from '../../../src/text'
-import { tableDeclarations } from '../../../src/registry/registry'
+import { textsOfTable } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { entity, plain, text } from '../../support/entity'
 import { doctor } from '../../../src/doctor'
@@ -31,7 +31,7 @@ async function replace(dataSource: DataSource, name: string, change: (body: stri
 }
 
 const guardName = (dataSource: DataSource): string =>
-  tableDeclarations(dataSource.getMetadata(Page)).map(({ table }) => guardOf(table).functions[0]?.name ?? '')[0] ?? ''
+  textsOfTable(dataSource.getMetadata(Page)).map(({ table }) => guardOf(table).functions[0]?.name ?? '')[0] ?? ''
 
 let before: DataSource
 beforeEach(async () => {
@@ -111,12 +111,12 @@ describe('the protocol of what is installed', () => {
     await expect(refused).rejects.toThrow('it has protocol 3, and this release works with 1 to 1')
   })
   test('another kernel, which a later one makes that serves this release, is no drift', async () => {
-    const [set] = tableDeclarations(before.getMetadata(Page)).map(({ table }) => guardOf(table))
+    const [set] = textsOfTable(before.getMetadata(Page)).map(({ table }) => guardOf(table))
     await runAll(before, set ? install(set, 'next') : [])
     await works(await start(), 'another kernel')
   })
   test('another kernel under the protocol of this release is drift', async () => {
-    const [set] = tableDeclarations(before.getMetadata(Page)).map(({ table }) => guardOf(table))
+    const [set] = textsOfTable(before.getMetadata(Page)).map(({ table }) => guardOf(table))
     await runAll(before, set ? install(set, 'next') : [])
     await replace(before, guardName(before), (body) => body.replace('"protocol":2, "serves":1', '"protocol":1'))
     await expect(works(await start(), 'unsaid')).rejects.toThrow('it runs another function')
@@ -156,7 +156,7 @@ test('no text is stored twice while two releases are installed in turns, with ma
   // Each asks the catalog when it comes: the one before the next release is installed, the other after.
   const later = await db.dataSource([Crowded], { synchronize: false, poolSize: 8 })
   await findOrCreate(first.manager, Crowded, { url: 'text 0' })
-  const [set] = tableDeclarations(first.getMetadata(Crowded)).map(({ table }) => guardOf(table))
+  const [set] = textsOfTable(first.getMetadata(Crowded)).map(({ table }) => guardOf(table))
   if (!set) throw new TypeError('There is one text.')
   const installed: string[] = []
   const put = async (release: 'this' | 'next'): Promise<void> => {
@@ -201,7 +201,7 @@ test('what a later release has made and this one can work with is known to a mig
   const first = await db.dataSource([Trimmed], { synchronize: false })
   await migrate(first)
   await findOrCreate(first.manager, Trimmed, { url: 'a' })
-  const sets = tableDeclarations(first.getMetadata(Trimmed)).map(({ table }) => guardOf(table))
+  const sets = textsOfTable(first.getMetadata(Trimmed)).map(({ table }) => guardOf(table))
   for (const set of sets) await runAll(first, install(set, 'next'))
   const after = await db.dataSource([Perhaps], { synchronize: false })
   const { up } = await generate(after)

@@ -3,7 +3,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, updateOrFail, upsertByText } from '../../../src'
 import { sha256, type Digest } from '../../../src/text/digest'
-import { declarationsOf } from '../../../src/registry/registry'
+import { textsOfEntity } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { deleteDate, entity, plain, text } from '../../support/entity'
 import { generate, migrate, runAll } from '../../support/generated'
@@ -97,7 +97,7 @@ test.each([Page, Colliding])('with SHA-256, %o is migrated, and every operation 
   expect(await upsertByText(manager, entity, { url: 'changed', title: 'x' })).toMatchObject({ created: false })
   await manager.delete(entity, { url: 'text 0' })
 
-  const [{ table } = { table: undefined }] = declarationsOf(dataSource.getMetadata(entity))
+  const [{ table } = { table: undefined }] = textsOfEntity(dataSource.getMetadata(entity))
   expect(table && (await violations(client, table))).toEqual([])
   await runAll(dataSource, down)
 })

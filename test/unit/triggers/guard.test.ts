@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest'
 import { asGuardNote, guardKernel, guardOf } from '../../../src/triggers/guard'
 import {
   rebuildRows,
-  refuseDuplicates,
-  refuseNulls,
-  refuseUnknownDigest,
-  refuseUnnormalized,
+  raiseIfDuplicates,
+  raiseIfNulls,
+  raiseUnknownDigest,
+  raiseIfUnnormalized,
 } from '../../../src/sql/rebuild'
 import { parseNote } from '../../../src/sql/trigger-set'
 import { checkExpression, type TextTable } from '../../../src/sql/text-table'
@@ -69,10 +69,10 @@ describe.each(Object.entries(TABLES))('the guard %s', (_name, table) => {
       ...drop,
       `ALTER TABLE page ADD CHECK (${checkExpression(table)})`,
       rebuildRows(rebuilt),
-      refuseDuplicates(rebuilt),
-      refuseNulls(rebuilt, 'url'),
-      refuseUnnormalized({ ...rebuilt, entity: 'Page' }, { column: 'url', from: 'trim@1', to: 'trim@2' }),
-      refuseUnknownDigest(table, 'other'),
+      raiseIfDuplicates(rebuilt),
+      raiseIfNulls(rebuilt, 'url'),
+      raiseIfUnnormalized({ ...rebuilt, entity: 'Page' }, { column: 'url', from: 'trim@1', to: 'trim@2' }),
+      raiseUnknownDigest(table, 'other'),
     ]
     expect(await describeLookups(statements)).toEqual([])
   })
