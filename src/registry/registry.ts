@@ -133,7 +133,10 @@ export const NO_ROLLBACKS: Rollbacks = { ofTransactions: 0, toSavepoints: 0 }
 interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
-  /** The changes of rows if a set is no longer declared. Each feature adds that of its kind when it is imported. */
+  /**
+   * The changes of rows if a set is no longer declared, except for guards. The file of each feature's decorator adds
+   * that of its kind when it is imported.
+   */
   readonly removals: Map<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>
   readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
   readonly numbers: WeakMap<EntityMetadata, readonly NumberDeclaration[]>

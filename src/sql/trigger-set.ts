@@ -7,7 +7,10 @@ import { EQUALS, joinOf, op } from './text-table'
 /** The type of functions, including their arguments. */
 const PROCEDURE = 'pg_catalog.regprocedure'
 
-/** The part of a row that triggers keep right: a text, the names that it holds, or its number. */
+/**
+ * The part of a row that triggers keep right: a text, the names that it holds, or its number. Except for `guard`, a kind
+ * is also the name of the entry that declares it, which an error asks users to import.
+ */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
 
 /** The prefix of every function body in a set. It identifies the function, even if the function was renamed. */
@@ -133,7 +136,7 @@ export interface TriggerNote {
   readonly triggers: readonly string[]
 }
 
-/** The change of the rows when an undeclared set of triggers is removed, after its triggers are dropped. */
+/** The change of the rows when a set of triggers, or a column of it, is removed. It runs after the triggers are dropped. */
 export interface RemovedRows {
   readonly change?: Change
   /** Columns that are dropped with the set if no entity declares them. The way back restores them by `fill`. */
