@@ -89,7 +89,7 @@ const FUNCTIONS = ['claim', 'release'] as const
 
 const nameColumnsOf = ({ holder }: NamedTable): string[] => holder.names.map(({ column }) => column)
 
-/** Creates the objects that only the adoption needs. Does not lock the table itself. */
+/** Creates the objects that only the adoption needs. Blocks neither readers nor writers of the adopted table. */
 function createClaims(on: NamedTable): string[] {
   const { holder } = on
   const [batch, left, released] = [claimBatchOf(on), leftRowsOf(on), releasedOf(on)]
@@ -142,7 +142,7 @@ const dropTemporary = (on: NamedTable): string[] => [
   ...dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
 ]
 
-/** Creates the triggers. After their commit, every written row holds its names. */
+/** Creates the triggers. After their commit, they claim the names of a new row, and each changed name. */
 const beginNames = ({ holder }: NamedTable): string[] => [...nameTriggersOf(holder, true).create]
 
 /**
@@ -207,11 +207,11 @@ SELECT l.key, 'busy' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
 const analyzeNames = ({ names }: NamedTable): string => `ANALYZE ${names}`
 
 interface NamesState extends WorkState {
-  /** The key of the last row that was claimed. */
+  /** The key up to which rows were claimed or noted. */
   readonly after?: readonly string[]
   /** The key of the last row to claim. */
   readonly upTo?: readonly string[]
-  /** Whether the whole table was read once. */
+  /** Whether every row up to `upTo` was claimed or noted once. */
   readonly swept?: boolean
   /** Whether the rows held their names before and have lost some. */
   readonly lost?: boolean
@@ -282,7 +282,7 @@ class NamesWork implements Work {
   readonly stands: Work['stands']
   readonly writes: Work['writes']
   readonly written: Work['written']
-  /** Names, in the order of the table's columns. */
+  /** Names, in the order of `holder.names`: the name at i is the column `c<i>` of a row that was read. */
   private readonly names: readonly NameDeclaration[]
   private readonly lookups: readonly LookupIndex[]
   /** Columns that are declared NOT NULL but still allow NULL. */
@@ -319,7 +319,7 @@ class NamesWork implements Work {
     requireAdoptable(this.facts, tableName(this.on.table), this.facts.distribution !== undefined)
   }
 
-  /** If the table of names was emptied, or rows were written past the triggers, the steps claim the missing names. */
+  /** Whether a row lacks a name, because the table of names was emptied, or rows were written past the triggers. */
   async lacks(query: Query): Promise<boolean> {
     const { on } = this
     const { of, holder } = on.holder
@@ -340,7 +340,7 @@ class NamesWork implements Work {
     return (rows as readonly { found: boolean }[])[0]?.found === true
   }
 
-  /** After its commit, every written row holds its names. Existing rows have none yet. */
+  /** After its commit, the triggers claim what clients write, and allow for rows whose names are not claimed yet. */
   async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
@@ -353,7 +353,8 @@ class NamesWork implements Work {
     await makeNamesTable(session, this.metadata, on.owner)
     await beginState(run, this, { lost: this.stands === 'ready' })
     await session.all(createClaims(on))
-    if (this.stands === 'none') await this.releaseFound(session, 'held')
+    // Without triggers, nobody has released the names of rows that were changed or deleted since.
+    if (this.stands === 'none') await this.deleteNames(session, 'begin', 'held')
     return await session.locked({ on, step: 'begin', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
       await session.all(this.stands === 'ready' ? changeTriggers(on, true) : beginNames(on))
       return await goOn(session, on, 'fill', { after: [] })
@@ -365,8 +366,8 @@ class NamesWork implements Work {
     await refuseNullRows(query, this.on, this.required, { todo })
   }
 
-  /** Releases the names of all rows, in batches. @param state the state of these names, or NULL for any state */
-  private async releaseFound(session: AdoptSession, state: string | null): Promise<void> {
+  /** Deletes the names of the table, in batches. @param state the state of these names, or NULL for any state */
+  private async deleteNames(session: AdoptSession, step: 'begin' | 'abandon', state: string | null): Promise<void> {
     const { on } = this
     const { of, holder } = on.holder
     const id = nameField(of, 'n', 'id')
@@ -386,7 +387,7 @@ class NamesWork implements Work {
     const high = BigInt(found.high ?? found.low)
     for (let low = BigInt(found.low) - 1n; low < high; low += RELEASED_ROWS) {
       const values = [String(low), String(low + RELEASED_ROWS), state]
-      await session.patiently('abandon', async () => await session.query(release, values))
+      await session.patiently(step, async () => await session.query(release, values))
       await session.breathe()
     }
   }
@@ -469,7 +470,10 @@ class NamesWork implements Work {
     })
   }
 
-  /** The trigger of the batch notes clashes. If the normalizer changes the row, a clash is an error 23505 instead. */
+  /**
+   * Claims the names of locked rows. A row that the normalizer changes is written first; one that it refuses is kept,
+   * deleted or noted. The trigger of the batch notes clashes. A clash of a written row is an error 23505.
+   */
   private async claimRowsOf({ session, options, counts }: WorkRun, rows: readonly RowToClaim[]): Promise<void> {
     const { on } = this
     const [changed, claimed, gone, notes]: [ChangedNames[], string[], string[], LeftToWrite[]] = [[], [], [], []]
@@ -545,16 +549,16 @@ SELECT w.spot FROM written AS w`,
       return { spots: rows.map(({ spot }) => spot), notes: [] }
     } catch (error) {
       const told = serverError(error)
-      const refused = told && refusedNames(told, on.holder.of)
-      const own = ownConstraint(error, [on.holder.of.index])
+      const clashes = told && refusedNames(told, on.holder.of)
+      const constraint = ownConstraint(error, [on.holder.of.index])
       const spot = changed[0]?.spot ?? ''
-      if (!refused && own === undefined) throw error
+      if (!clashes && constraint === undefined) throw error
       await session.all([savepoint.rollBack, savepoint.release])
-      if (!refused) {
-        const reason = `${own} refuses it normalized (SQLSTATE ${told?.code})`
+      if (!clashes) {
+        const reason = `${constraint} refuses it normalized (SQLSTATE ${told?.code})`
         return { spots: [], notes: [{ spot, kind: 'refused', reason }] }
       }
-      const notes = refused.map(({ column, holder, holderColumn, key }) => ({
+      const notes = clashes.map(({ column, holder, holderColumn, key }) => ({
         spot,
         kind: 'clash' as const,
         property: column ?? null,
@@ -617,7 +621,7 @@ SELECT w.spot FROM written AS w`,
     })
   }
 
-  /** Counts the remaining rows, by kind. */
+  /** Counts the notes on remaining rows, by kind. */
   private async countLeft({ query }: AdoptSession): Promise<ReadonlyMap<string, number>> {
     const rows = await query<Record<'kind' | 'notes', string>>(
       `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftRowsOf(this.on)} AS l GROUP BY l.kind`,
@@ -651,9 +655,9 @@ SELECT w.spot FROM written AS w`,
     const refused = first.filter(({ kind }) => kind === 'refused')
     if (refused.length > 0) {
       told.push(
-        `The normalizer refuses the names of ${left.get('refused') ?? 0} rows: ` +
-          `${refused.map(({ key, reason }) => `${key}: ${reason ?? ''}`).join('; ')}. Correct or delete them, or keep ` +
-          `them as they are with --refused keep.`,
+        `Normalized names are refused for ${left.get('refused') ?? 0} rows: ` +
+          `${refused.map(({ key, reason }) => `${key}: ${reason ?? ''}`).join('; ')}. Correct or delete them. With ` +
+          `--refused keep, names that the normalizer refuses stay as they are.`,
       )
     }
     return new AdoptionError('refused', `${told.join(' ')} Then run this again.`)
@@ -668,7 +672,10 @@ SELECT w.spot FROM written AS w`,
     return await goOn(session, this.on, 'guard')
   }
 
-  /** Every row holds its names. After the commit, the triggers no longer allow for other rows. */
+  /**
+   * After the commit, the triggers no longer allow for rows without claimed names. If names were lost, rows with a clash
+   * may be left; `clean` reports them.
+   */
   async guard({ session }: WorkRun): Promise<AdoptStep> {
     return await session.patiently('guard', async () => {
       await session.all(changeTriggers(this.on, false))
@@ -721,7 +728,7 @@ SELECT w.spot FROM written AS w`,
 
   async afterDropping(session: AdoptSession): Promise<void> {
     await session.all(createClaims(this.on))
-    await this.releaseFound(session, null)
+    await this.deleteNames(session, 'abandon', null)
     await session.all(dropTemporary(this.on))
   }
 }
@@ -732,7 +739,7 @@ interface TableBuilder {
 }
 
 /**
- * Makes the table of names for the first adopted names. The table is new, so nobody waits for it. It belongs to the
+ * Makes the table of names if it does not exist. Nobody waits for a new table. It belongs to the
  * owner of the adopted table, because the triggers write to it as that owner.
  */
 async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, owner: string): Promise<void> {

@@ -1,10 +1,13 @@
 import { oneOf, type Rule, RULE, type Rules } from '../options'
 import type { LockMode } from './table'
 
-/** The steps of every adoption in their order. An adoption that stopped early continues with the step it was in. */
+/**
+ * The steps of the adoption of a text, in their order. Names and numbers have `guard` before `check`. An adoption that
+ * stopped early continues with the step it was in.
+ */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
 
-/** A step of an adoption, in the order in which they run. */
+/** A step of an adoption. */
 export type AdoptStep = (typeof STEPS)[number]
 
 /** The effect of one step of an adoption. */

@@ -112,7 +112,7 @@ export interface WorkRun {
   readonly counts: AdoptCounts
 }
 
-/** The steps of an adoption. Each can be repeated from its start, and returns the next step. */
+/** The steps of an adoption. Each can be repeated from its start, and returns the next one, which its kind must have. */
 type Steps = Readonly<Partial<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
 
 /** A text, names or a number, and the table to adopt, as it was when the step began. */
@@ -129,7 +129,7 @@ export interface Work extends Steps {
   readonly order?: readonly AdoptStep[]
   /**
    * `none`: no objects of another declaration exist. `adopting`: the transitional triggers exist. `other`: objects
-   * exist that only a migration can change. `ready`: nothing is left to do.
+   * exist that only a migration can change. `ready`: they are as declared, but rows may lack values (`lacks`).
    */
   readonly stands: 'none' | 'adopting' | 'other' | 'ready'
   /** How the command writes rows: without the table's own triggers, or only with them, because ours must run too. */
@@ -208,7 +208,7 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
     const run: WorkRun = { session, options, counts: { filled: 0, normalized: 0, numbered: 0 } }
     await work.prepare?.(session)
     const unchanged = await isAdopted(work, session.query)
-    if (!unchanged) await beReady(run, work)
+    if (!unchanged) await prepareSession(run, work)
     const { last, step } = await doSteps(run, work, unchanged ? 'done' : (work.stored?.step ?? 'begin'), find)
     const found = await last.report?.(session, step, unchanged)
     return {
@@ -241,8 +241,12 @@ async function doSteps(run: WorkRun, begun: Work, first: AdoptStep, find: FindWo
 export const isAdopted = async (work: Work, query: Query): Promise<boolean> =>
   work.stands === 'ready' && work.stored === undefined && (await work.lacks?.(query)) !== true
 
-/** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
-async function beReady({ session, options: { userTriggers } }: WorkRun, work: Work): Promise<void> {
+/**
+ * Keeps triggers of the user from firing.
+ *
+ * @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user
+ */
+async function prepareSession({ session, options: { userTriggers } }: WorkRun, work: Work): Promise<void> {
   const { on, stored, said, stands } = work
   const relation = tableName(on.table)
   work.refuse()
@@ -333,7 +337,7 @@ export async function storedState<State extends WorkState>(
 }
 
 /**
- * Compares the triggers and indexes of names or of a number with the declared ones.
+ * Compares the triggers of names or of a number, and the indexes that they depend on, with the declared ones.
  *
  * @param required columns that should be NOT NULL but still allow NULL
  */

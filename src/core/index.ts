@@ -16,7 +16,7 @@ export { rowValues } from '../calls/row-values'
 export { hashNumberOf } from '../calls/hydrate'
 export { PreparedMany, withKeyOnly } from '../calls/many'
 
-// Names, tokens and numbers.
+// Names and tokens.
 export { requiredName } from '../calls/names'
 export type { NameDeclaration } from '../registry/registry'
 export { rowKey, updateNames } from '../calls/update-or-fail'

@@ -13,7 +13,10 @@ import type { UniqueTextClassOptions } from './options'
 /** The class, which TypeORM does not export. */
 export type ColumnMetadata = EntityMetadata['columns'][number]
 
-/** A declaration that is resolved against the metadata of one DataSource. Every operation uses it. */
+/**
+ * A unique text that is resolved against the metadata of one DataSource. Every operation uses it. Names and numbers have
+ * declarations of their own.
+ */
 export interface Declaration {
   /** The name for `by`: the property, or `as` of a class. */
   readonly name: string
@@ -30,6 +33,7 @@ export interface Declaration {
     readonly transformers: readonly ValueTransformer[]
   }[]
   readonly scope: readonly ColumnMetadata[]
+  /** The columns of the hash, of the hash number and of the flag. */
   readonly hidden: readonly ColumnMetadata[]
   readonly table: TextTable
   /** The name of the index that the option `lookup` adds. */
@@ -153,7 +157,10 @@ interface Registry {
   readonly marks: { readonly secret: string; readonly numbers: WeakMap<Declaration, number>; last: number }
 }
 
-/** The registry is global, like TypeORM's own storage, because all copies and versions of this module must share it. */
+/**
+ * The registry is global, like TypeORM's own storage, because all copies and versions of this module must share it. A
+ * version that renames a member needs another key.
+ */
 const KEY = Symbol.for('typeorm-unique-text.registry.1')
 
 const holder = globalThis as { [KEY]?: Registry }

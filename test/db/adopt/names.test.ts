@@ -514,7 +514,7 @@ test.each([
   const User = userOf({ normalize: lowerCase() })
   const dataSource = await open(User)
   await expect(adopt(dataSource, User)).rejects.toThrow(
-    new RegExp(`of 1 rows: .*1.*: "own" of "public"\\."users", which is yours, .*${code}`),
+    new RegExp(`for 1 rows: .*1.*: "own" of "public"\\."users", which is yours, .*${code}`),
   )
   await client.query(`update users set handle = 'free' where id = 1`)
   expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
