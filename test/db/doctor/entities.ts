@@ -50,7 +50,7 @@ export class Person {
   @Column({ type: 'text', nullable: true }) last!: string | null
 }
 
-const handles = lowerCase()
+export const handles = lowerCase()
 
 @Entity('user')
 export class User {

@@ -1,14 +1,12 @@
-import { Column, DataSource, DeleteDateColumn, Entity, PrimaryColumn } from 'typeorm'
-import { afterEach, describe, expect, inject, test } from 'vitest'
+import { Column, DeleteDateColumn, Entity, PrimaryColumn } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
 import { doctor } from '../../../src/doctor'
 import { NumberWithin } from '../../../src/numbers'
-import { inDatabase } from '../../support/databases'
 import { generate, migrate } from '../../support/generated'
 import { ABOUT, type About, inShort, usePlanted } from './planted'
 
 const planted = usePlanted()
-const serverUrl = inject('serverUrl')
 
 const OF_DATABASE = (settings: string): string =>
   `do $$ declare s text; begin foreach s in array array[${settings}] loop
@@ -172,11 +170,6 @@ const ODD: readonly Odd[] = [
   },
 ]
 
-const opened: DataSource[] = []
-afterEach(async () => {
-  for (const one of opened.splice(0)) await one.destroy()
-})
-
 /** Warnings about rows and tables that every one of these databases gives. */
 const USUAL = new Set(['table.partitioned', 'reference.undeclared', 'trigger.user', 'table.inherits'])
 
@@ -184,19 +177,10 @@ describe('a healthy database in which the doctor and migration:generate find not
   test.each(ODD)(
     '$title',
     async ({ sql, about = Object.keys(ABOUT) as About[], options = {}, generates, migrates, warnings = [] }) => {
-      const copy = await planted.begin()
-      copy.spoil(true)
-      const { rows } = await copy.client.query<{ name: string }>('select current_database() as name')
+      const copy = await planted.fresh()
       for (const one of sql) await copy.client.query(one)
       for (const which of about) {
-        const url = inDatabase(serverUrl, rows[0]?.name ?? '')
-        const dataSource = new DataSource({
-          type: 'postgres',
-          url,
-          entities: [...ABOUT[which]],
-          ...options,
-        })
-        opened.push(await dataSource.initialize())
+        const dataSource = await copy.dataSource(ABOUT[which], options)
         if (migrates === true) await migrate(dataSource)
         const { findings } = await doctor(dataSource)
         const alarms = findings.filter(
@@ -224,13 +208,9 @@ class OddPage {
 }
 
 test('names that look like SQL', async () => {
-  const copy = await planted.begin()
-  copy.spoil(true)
+  const copy = await planted.fresh()
   await copy.client.query(`create schema "Odd $guard$ schema"`)
-  const { rows } = await copy.client.query<{ name: string }>('select current_database() as name')
-  const url = inDatabase(serverUrl, rows[0]?.name ?? '')
-  const dataSource = await new DataSource({ type: 'postgres', url, entities: [OddPage] }).initialize()
-  opened.push(dataSource)
+  const dataSource = await copy.dataSource([OddPage])
   await dataSource.synchronize()
   await dataSource.manager.insert(OddPage, { id: 1, section: 'a', url: 'b' })
   expect((await doctor(dataSource)).findings).toEqual([])

@@ -1,7 +1,55 @@
-import { describe, expect, test } from 'vitest'
-import { type About, inShort, mend, usePlanted } from './planted'
+import type { Client } from 'pg'
+import type { DataSource } from 'typeorm'
+import { expect, test } from 'vitest'
+import { findOrCreateMany } from '../../../src'
+import { doctor } from '../../../src/doctor'
+import { Name } from '../../../src/names'
+import { url } from '../../../src/text'
+import { column, deleteDate, entity, numberWithin, plain, text, uniqueName } from '../../support/entity'
+import { generate, migrate } from '../../support/generated'
+import { handles } from './entities'
+import { ABOUT, type About, inShort, usePlanted } from './planted'
 
-const planted = usePlanted()
+/** How many faults the doctor sees together: those of as many tables that are declared alike. */
+const ALIKE = 8
+const copies = <Made>(make: (number: number) => Made): Made[] =>
+  Array.from({ length: ALIKE }, (_, index) => make(index + 1))
+
+const PAGES = copies((n) => entity(`Page${n}`, { url: text({ normalize: url() }), title: plain() }))
+const USERS = copies((n) =>
+  entity(`User${n}`, { handle: uniqueName({ namespace: 'handle', former: 'redirect', normalize: handles }) }),
+)
+const COMMENTS = copies((n) =>
+  entity(`Comment${n}`, {
+    page: column('text'),
+    number: numberWithin({ scope: ['page'], count: true }),
+    deletedAt: deleteDate(),
+  }),
+)
+/** Tables like one of `ABOUT`, which take its faults. */
+const LIKE: Readonly<Record<string, readonly (new () => object)[]>> = { Page: PAGES, User: USERS, Comment: COMMENTS }
+
+const planted = usePlanted(Object.values(LIKE).flat(), async ({ manager }) => {
+  const ten = Array.from({ length: 10 }, (_, index) => index)
+  for (const Page of PAGES) {
+    const rows = ten.map((index) => ({ url: `http://example.com/${index}` }))
+    await findOrCreateMany(manager, Page, rows)
+  }
+  for (const [index, User] of USERS.entries()) {
+    await manager.insert(
+      User,
+      ten.map((one) => ({ handle: `like${index} ${one}` })),
+    )
+    await manager.update(User, { id: 1 }, { handle: `like${index} renamed` })
+  }
+  for (const Comment of COMMENTS) {
+    await manager.insert(
+      Comment,
+      ten.map((index) => ({ page: `p${index % 3}` })),
+    )
+    await manager.softDelete(Comment, { id: 1 })
+  }
+})
 
 /** What was done, by which SQL, and what the doctor calls it. `{check page}` is the name of our check on that table. */
 type Case = readonly [title: string, sql: string, ...codes: readonly string[]]
@@ -368,13 +416,13 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
   ],
 }
 
-async function named(query: (sql: string) => Promise<{ rows: { name: string }[] }>, sql: string): Promise<string> {
+async function named(client: Client, sql: string): Promise<string> {
   const look = async (kind: string, table: string): Promise<string> => {
-    const text = `select case when '${kind}' = 'part' then (select min(inhrelid::regclass::text) from pg_inherits where inhparent = '${table}'::regclass)
+    const found = `select case when '${kind}' = 'part' then (select min(inhrelid::regclass::text) from pg_inherits where inhparent = '${table}'::regclass)
       when '${kind}' = 'index' then (select min(c.relname) from pg_index as i join pg_class as c on c.oid = indexrelid
         where indrelid = '${table}'::regclass and not indisprimary and (indisunique or c.relname like 'IDX%') and c.relname not like 'names_h%')
       else (select min(conname) from pg_constraint where conrelid = '${table}'::regclass and contype = left(replace('${kind}', 'key', 'p'), 1)) end as name`
-    return (await query(text)).rows[0]?.name ?? ''
+    return (await client.query<{ name: string }>(found)).rows[0]?.name ?? ''
   }
   let made = sql.replaceAll('{part}', await look('part', 'shard'))
   for (const [all, quoted = '', kind = '', table = ''] of sql.matchAll(/\{('?)(\w+) ([^}']+)'?\}/g)) {
@@ -384,20 +432,97 @@ async function named(query: (sql: string) => Promise<{ rows: { name: string }[] 
   return made
 }
 
-describe.each(Object.entries(MENDED))('%s: a migration mends', (about, cases) => {
-  test.each(cases.map(([title, sql, ...codes]) => ({ title, sql, codes })))('$title', async ({ sql, codes }) => {
-    const copy = await planted.begin()
-    const { client, errors } = copy
-    const { rows } = await client.query<{ version: number }>(
-      `select current_setting('server_version_num')::int as version`,
-    )
-    // Postgres 14 has no such indexes.
-    if (sql.includes('nulls not distinct') && (rows[0]?.version ?? 0) < 150_000) return
-    copy.spoil(true)
-    await client.query(`set allow_system_table_mods = on`)
-    await client.query(await named(async (text) => await client.query(text), sql))
-    expect(inShort(await errors(about as About)).toSorted()).toEqual([...codes].toSorted())
-    expect(await mend(copy, about as About)).toEqual([])
-    copy.spoil(false)
-  })
+interface Fault {
+  readonly title: string
+  readonly sql: string
+  readonly codes: readonly string[]
+}
+
+/** Faults of different tables, which the doctor sees together. */
+interface Round {
+  readonly entities: readonly (new () => object)[]
+  readonly faults: readonly Fault[]
+}
+
+/** `Page` of `Page.url check.different`. */
+const entityOf = (code: string): string => code.replace(/[. ].*/, '')
+
+/** The same fault of a table that is declared alike. */
+const onto = (like: string, { title, sql, codes }: Fault, number: number): Fault => ({
+  title,
+  sql: sql.replaceAll(new RegExp(`(?<![a-z])${like.toLowerCase()}(?![a-z])`, 'g'), `$&${number}`),
+  codes: codes.map((code) => code.replace(like, `$&${number}`)),
+})
+
+/**
+ * Faults of different tables are seen together. Those of what all tables have, a function or the table of names, are
+ * alone: what mends one might mend another.
+ */
+function roundsOf(about: About, cases: readonly Case[]): Round[] {
+  const alone: Round[] = []
+  const together: { entities: (new () => object)[]; faults: Fault[] }[] = []
+  const counts: Record<string, number> = {}
+  for (const [title, sql, ...codes] of cases) {
+    const [name = '', ...others] = new Set(codes.map(entityOf))
+    const fault = { title, sql, codes }
+    if (others.length > 0 || name === 'Name') {
+      alone.push({ entities: ABOUT[about], faults: [fault] })
+      continue
+    }
+    const count = counts[name] ?? 0
+    counts[name] = count + 1
+    const { length } = LIKE[name] ?? [name]
+    const round = (together[Math.floor(count / length)] ??= { entities: about === 'names' ? [Name] : [], faults: [] })
+    const [entity, planted] = placed(about, fault, name, count % length)
+    round.entities.push(entity)
+    round.faults.push(planted)
+  }
+  return [...together, ...alone]
+}
+
+/** The fault, of the table with this index among those that are declared alike. */
+function placed(about: About, fault: Fault, name: string, index: number): [new () => object, Fault] {
+  const copied = LIKE[name]?.[index]
+  const entity = copied ?? ABOUT[about].find((one) => one.name === name)
+  if (!entity) throw new TypeError(`There is no entity "${name}" among the ${about}.`)
+  return [entity, copied ? onto(name, fault, index + 1) : fault]
+}
+
+/** Each fault with what is found of its table, and what is found of others. */
+async function foundOf(dataSource: DataSource, faults: readonly Fault[]): Promise<Record<string, readonly string[]>> {
+  const { findings } = await doctor(dataSource)
+  const errors = inShort(findings.filter(({ severity }) => severity === 'error'))
+  const of = (error: string): string =>
+    faults.find(({ codes }) => codes.map(entityOf).includes(entityOf(error)))?.title ?? 'no fault'
+  const found = Object.fromEntries(faults.map(({ title }): [string, string[]] => [title, []]))
+  for (const error of errors.toSorted()) (found[of(error)] ??= []).push(error)
+  return found
+}
+
+const ROUNDS = Object.entries(MENDED).flatMap(([about, cases]) =>
+  roundsOf(about as About, cases).map(
+    (round) => [`${about}: ${round.faults.map(({ title }) => title).join(', ')}`, round] as const,
+  ),
+)
+
+test.each(ROUNDS)('a migration mends %s', async (_, { entities, faults }) => {
+  const copy = await planted.fresh()
+  const { client } = copy
+  const { rows } = await client.query<{ version: number }>(
+    `select current_setting('server_version_num')::int as version`,
+  )
+  // Postgres 14 has no such indexes.
+  const hasNulls = (rows[0]?.version ?? 0) >= 150_000
+  const planting = faults.filter(({ sql }) => hasNulls || !sql.includes('nulls not distinct'))
+  await client.query(`set allow_system_table_mods = on`)
+  for (const { sql } of planting) await client.query(await named(client, sql))
+  const dataSource = await copy.dataSource(entities)
+  expect(await foundOf(dataSource, planting)).toEqual(
+    Object.fromEntries(planting.map(({ title, codes }) => [title, codes.toSorted()])),
+  )
+  await migrate(dataSource)
+  expect(await foundOf(dataSource, planting)).toEqual(Object.fromEntries(planting.map(({ title }) => [title, []])))
+  expect((await generate(dataSource)).up).toEqual([])
+  await dataSource.destroy()
+  planted.keep()
 })
