@@ -10,7 +10,6 @@ import { fire, listensTo } from './hydrate'
 import { changedTexts, NO_OTHERS } from './statements'
 import { updateOf } from './updates'
 import {
-  givenKey,
   givenTexts,
   insertValue,
   type KeyValues,
@@ -20,6 +19,8 @@ import {
   requireInsertable,
   requireKnown,
   requireObject,
+  textValue,
+  valueIn,
   withPromised,
 } from './values'
 
@@ -73,11 +74,16 @@ function withCreateValues(
   requireInsertable(entityText, created)
   const { scope, text } = entityText.declaration
   const more = normalized(entityText, created)
-  const columns = [...scope, ...text.map(({ column }) => column)]
-  for (const [index, value] of givenKey(entityText, more).entries()) {
-    const column = columns[index]
-    if (column && value !== undefined) requireSame(entityText, column, row.key[index], value)
-  }
+  const key = [
+    ...scope.map((column) => [column, insertValue(entityText, column, more)] as const),
+    ...text.map((part) => {
+      const isGiven = valueIn(part.column, more) !== undefined
+      return [part.column, isGiven ? textValue(entityText, part, more) : undefined] as const
+    }),
+  ]
+  key.forEach(([column, value], index) => {
+    if (value !== undefined) requireSame(entityText, column, row.key[index], value)
+  })
   return withOthers(row, otherValues(entityText, normalized(entityText, values), more))
 }
 

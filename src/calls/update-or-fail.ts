@@ -19,7 +19,7 @@ import { requireEntries, requireManager } from './call-options'
 import { type EntityColumns, entityColumns, entityTextOf } from './entity-text'
 import { afterWrite, fill, fire, hydrate, listensTo, type NamedColumns, newEntity, returnedBy } from './hydrate'
 import {
-  givenKey,
+  changedKey,
   inRow,
   requireKeyValues,
   requireKnown,
@@ -237,7 +237,7 @@ async function updateAll(
     const id = metadata.primaryColumns.map((column) => sentValue(row.columns, column, row.id))
     return textsOfEntity(metadata).flatMap((declaration) => {
       const entityText = entityTextOf(manager, metadata.target, declaration.name)
-      const key = givenKey(entityText, row.values)
+      const key = changedKey(entityText, row.values)
       // A row that is restored must get its text again.
       const { table } = entityText.declaration
       const deleted: unknown =

@@ -64,17 +64,17 @@ export const givenTexts = (entityText: EntityText, given: ObjectLiteral): readon
   textsOf(entityText, normalized(entityText, given))
 
 /**
- * Returns scope and text, as far as an object has them; undefined for each value that it leaves out.
+ * Returns scope and text of a change; undefined for each value that stays unchanged.
  *
  * @throws TextRejectedError
  * @throws DeclarationError if a value of the scope is null
  */
-export function givenKey(entityText: EntityText, given: ObjectLiteral): unknown[] {
+export function changedKey(entityText: EntityText, changes: ObjectLiteral): unknown[] {
   const { scope, text } = entityText.declaration
-  const isGiven = (column: ColumnMetadata): boolean => valueIn(column, given) !== undefined
+  const isGiven = (column: ColumnMetadata): boolean => valueIn(column, changes) !== undefined
   return [
-    ...scope.map((column) => (isGiven(column) ? scopeValue(entityText, column, given) : undefined)),
-    ...text.map((part) => (isGiven(part.column) ? textValue(entityText, part, given) : undefined)),
+    ...scope.map((column) => (isGiven(column) ? scopeValue(entityText, column, changes) : undefined)),
+    ...text.map((part) => (isGiven(part.column) ? textValue(entityText, part, changes) : undefined)),
   ]
 }
 
@@ -107,7 +107,7 @@ function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: Obje
   return value
 }
 
-function textValue(
+export function textValue(
   entityText: EntityText,
   { column, normalizer, transformed }: EntityText['declaration']['text'][number],
   entity: ObjectLiteral,
