@@ -381,7 +381,7 @@ async function turnAllBack(
 /**
  * Empties the log. After that, merged rows cannot be restored, and their keys cannot be resolved.
  *
- * @throws AdoptionError while an adoption, a merge or its undo is running
+ * @throws AdoptionError while another command works on the table: adopt, follow, merge, unmerge or abandon
  */
 export async function forgetMerges(
   dataSource: DataSource,

@@ -60,14 +60,20 @@ export function planRows({ metadata, works, installed }: Omit<SchemaEntity, keyo
   }
 }
 
-/** @throws DeclarationError if the feature of the set is not imported. Only the feature knows what its triggers wrote */
+/**
+ * @throws DeclarationError if the feature of the set is not imported, or is one of a later release. Only the feature knows
+ * what its triggers wrote
+ */
 function removedRows(note: TriggerNote, from: RemovedFrom): RemovedRows {
   const remove = registry.removals.get(note.kind)
   if (remove) return remove(note, from)
+  const isKnown = ['names', 'numbers'].includes(note.kind)
+  const remedy = isKnown
+    ? `import 'typeorm-unique-text/${note.kind}' where the DataSource is created, generate the migration, and then remove the import.`
+    : 'use the release that made them.'
   throw new DeclarationError(
     `Table ${qualified(from.schema, from.table)} still has triggers for ${note.kind} that its entity does not declare. To ` +
-      `remove them, import 'typeorm-unique-text/${note.kind}' where the DataSource is created, generate the migration, ` +
-      `and then remove the import.`,
+      `remove them, ${remedy}`,
   )
 }
 

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
 import { expectedNames, useNamesStage } from '../../support/names-stage'
@@ -13,6 +14,12 @@ function refused(error: unknown): string {
   if (code === undefined || code.startsWith('42')) throw error
   return code
 }
+
+test.each(sequences)('whole triggers, made in the same way, are not found: $name', async (sequence) => {
+  const whole: (typeof nameMutations)[number]['triggers'] = (holder) => nameTriggersOf(holder).create
+  const played = await stage.play(sequence, 'READ COMMITTED', { name: 'whole', triggers: whole })
+  expect(played).toEqual(expectedNames(sequence, 'READ COMMITTED'))
+})
 
 test.each(nameMutations)('found: $name', async ({ name, triggers, found, level }) => {
   const interleaving = [...sequences, ...interleavings].find((one) => one.name === found)

@@ -139,6 +139,12 @@ test('insert_all_should_handle_empty_arrays: no row, and no statement', async ()
 })
 
 describe('Django', () => {
+  test('get_or_create_integrityerror: a reference to nobody is refused, with the name of its constraint', async () => {
+    const call = findOrCreate(manager, Essay, { title: 'a', author: { id: 404 } })
+    await expect(call).rejects.toMatchObject({ driverError: { code: '23503', constraint: expect.any(String) } })
+    expect(await manager.count(Essay)).toBe(0)
+  })
+
   test('get_or_create_on_related_manager: equal titles of two authors are two essays', async () => {
     const [acme, other] = await manager.save(manager.create(Author, [{ name: 'Acme' }, { name: 'Other' }]))
     if (!acme || !other) throw new TypeError('Two were saved.')
