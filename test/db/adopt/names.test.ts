@@ -342,7 +342,7 @@ describe('a normalizer', () => {
     const User = userOf({ normalize: strict })
     const dataSource = await open(User)
     await expect(adopt(dataSource, User)).rejects.toMatchObject({
-      message: expect.stringMatching(/refuses the names of 2 rows: \[10\]: no exclamation marks/),
+      message: expect.stringMatching(/names are refused for 2 rows: \[10\]: no exclamation marks/),
     })
     expect(await adopt(dataSource, User, { refused })).toMatchObject({ step: 'done' })
     expect((await client.query('select from users')).rowCount).toBe(rows)
