@@ -198,9 +198,9 @@ describe('a command that follows', () => {
       if (sql.includes('_written" AS w ORDER BY')) await endSession(client)
     }
     const { signal } = new AbortController()
-    await expect(followWith(dataSource, Page, { ...AT_LEISURE, signal }, { beforeStatement })).rejects.toThrow(
-      'terminat',
-    )
+    const ended = followWith(dataSource, Page, { ...AT_LEISURE, signal }, { beforeStatement })
+    // The server's word may be lost with the connection.
+    await expect(ended).rejects.toThrow(/terminat|ECONNRESET/u)
   }
 
   test('and is killed leaves a log that grows; adopt takes it away', async () => {
