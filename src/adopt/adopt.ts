@@ -4,11 +4,11 @@ import { checkOptions, type Rules } from '../options'
 import { writtenSchema } from '../registry/declarations'
 import {
   type Declaration,
-  textsOfEntity,
   isOrExtends,
   namesOfEntity,
-  rootOf,
   numbersOfTable,
+  rootOf,
+  textsOfEntity,
 } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
 import { type Query, tableOids } from '../sql/catalog'

@@ -7,12 +7,12 @@ import {
   type AdoptedTable,
   BY_INDEX,
   FIRST_TEMPORARY_NUMBER,
-  type TextSite,
   makeWorklist,
   nextNumber,
   own,
   queueOf,
   samePrimary,
+  type TextSite,
   worklistOf,
 } from './table'
 import { normalizeStored } from './refusals'

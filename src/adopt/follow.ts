@@ -19,8 +19,8 @@ import {
   refusedRows,
   type RefusedSpot,
   reportRefused,
-  type TextChange,
   selectTexts,
+  type TextChange,
   writeChanges,
 } from './pages'
 import { type AdoptSession } from './session'
@@ -29,14 +29,14 @@ import {
   type Adopting,
   functionOf,
   HAS_TURN,
-  type TextSite,
+  keyAsJson,
   nameOf,
   objectOf,
   own,
   ownAlone,
-  keyAsJson,
   samePrimary,
   sameTexts,
+  type TextSite,
 } from './table'
 import { normalizeStored, requireAdopted } from './refusals'
 import { withText, type Target } from './target'

@@ -5,13 +5,13 @@ import { isTrustedBy } from '../sql/trigger-set'
 import { AdoptionError, type AdoptSession } from './session'
 import {
   type AdoptedTable,
-  type TextSite,
   nameOf,
   objectOf,
   own,
   ownAlone,
   refusePlanted,
   refuseWritten,
+  type TextSite,
   worklistOf,
 } from './table'
 

@@ -18,7 +18,7 @@ import {
 } from './merge-log'
 import { parseRows } from './exact-json'
 import type { AdoptSession } from './session'
-import { type AdoptedTable, type TextSite, keyAsJson, own, samePrimary, sameTexts, worklistOf } from './table'
+import { type AdoptedTable, keyAsJson, own, samePrimary, sameTexts, type TextSite, worklistOf } from './table'
 import type { Target } from './target'
 
 /**

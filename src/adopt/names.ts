@@ -746,7 +746,7 @@ async function makeNamesTable(session: AdoptSession, metadata: EntityMetadata, o
   const dataSource = dataSourceOf(metadata)
   const { metadata: names, table } = namesText(dataSource)
   const works = triggerWorks(names)
-  const { table: state } = await tableState(session.query, tableName(table), wantedSets(names))
+  const { table: state } = await tableState(session.query, tableName(table), wantedSets(names, works))
   if (state) {
     if ([...findDrift(table, state), ...workDrift(works, state)].length === 0) return
     throw new AdoptionError(

@@ -33,7 +33,7 @@ import {
   PROPERTY_OPTION,
 } from './options'
 import type { AdoptSession } from './session'
-import { type AdoptedTable, FIND_KEPT, type TextSite, nameOf } from './table'
+import { type AdoptedTable, FIND_KEPT, nameOf, type TextSite } from './table'
 import { requireAdopted } from './refusals'
 import { findDeclaration, withText } from './target'
 

@@ -5,9 +5,9 @@ import {
   type ColumnMetadata,
   dataSourceOf,
   type Declaration,
-  textsOfEntity,
   namesOfEntity,
   type ReadyTable,
+  textsOfEntity,
   textsOfTable,
 } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'

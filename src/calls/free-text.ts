@@ -3,7 +3,7 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { withSession } from '../connection/open-session'
 import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { dataSourceOf, type Declaration, textsOfEntity, namesOfEntity, rootOf } from '../registry/registry'
+import { dataSourceOf, type Declaration, namesOfEntity, rootOf, textsOfEntity } from '../registry/registry'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { normalizeText } from '../text/normalizer'
 import { type ByOptions, requireManager } from './call-options'

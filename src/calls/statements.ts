@@ -1,5 +1,5 @@
 import type { EntityMetadata } from 'typeorm'
-import { type ColumnMetadata, rootOf, numbersOfTable } from '../registry/registry'
+import { type ColumnMetadata, numbersOfTable, rootOf } from '../registry/registry'
 import { type BatchRow, findManyStatement, findOrCreateManyStatement, findTogetherStatement } from '../sql/batch'
 import {
   createInChainStatement,

@@ -1,6 +1,6 @@
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import { type ColumnMetadata, textsOfEntity, namesOfEntity } from '../registry/registry'
+import { type ColumnMetadata, namesOfEntity, textsOfEntity } from '../registry/registry'
 import type { SqlOfRows } from '../sql/upsert'
 import type { SqlOfRow, UpsertByTextOptions } from './call-options'
 import { cached, type EntityText, type Updates } from './entity-text'

@@ -3,7 +3,7 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral, QueryFail
 import { DeclarationError, TextRejectedError, type UniqueTextError } from '../errors'
 import { kindOf } from '../options'
 import { normalizedValues } from '../registry/declarations'
-import { type ColumnMetadata, textsOfEntity, namesOfEntity, numbersOfTable } from '../registry/registry'
+import { type ColumnMetadata, namesOfEntity, numbersOfTable, textsOfEntity } from '../registry/registry'
 import { hashOfTexts } from '../sql/text-table'
 import { parameterText } from '../sql/types'
 import { normalizeText, unstorable } from '../text/normalizer'

@@ -9,13 +9,13 @@ import { ensureNamesReady } from '../calls/names'
 import {
   dataSourceOf,
   type Declaration,
-  textsOfEntity,
   isOrExtends,
   type NameDeclaration,
   namesOfEntity,
   type NumberDeclaration,
-  registry,
   numbersOfTable,
+  registry,
+  textsOfEntity,
 } from '../registry/registry'
 import { openTransaction } from '../registry/open-transactions'
 import type { EntityColumns } from '../calls/entity-text'

@@ -1,7 +1,7 @@
 import { type ColumnOptions, type EntityMetadata, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { RawDeclaration } from '../registry/options'
-import { type ColumnMetadata, type Declaration, textsOfTable, namesOfTable } from '../registry/registry'
+import { type ColumnMetadata, type Declaration, namesOfTable, textsOfTable } from '../registry/registry'
 
 /** A PropertyDecorator for properties that can hold a text, and for private ones, which the compiler does not see. */
 export type TextDecorator = <Target extends object, Name extends string | symbol>(

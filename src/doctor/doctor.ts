@@ -10,7 +10,7 @@ import { storedState, type Work } from '../adopt/work'
 import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
-import { type Declaration, registry, rootOf, textsOfTable, namesOfTable, numbersOfTable } from '../registry/registry'
+import { type Declaration, namesOfTable, numbersOfTable, registry, rootOf, textsOfTable } from '../registry/registry'
 import { exactState, findDrift, tablesBeside, spreadDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
 import type { TableState } from '../sql/catalog'
@@ -207,7 +207,7 @@ async function openTextSubject(
   metadata: EntityMetadata,
   relation = qualifiedTable(metadata),
 ): Promise<Subject | undefined> {
-  const state = await exactState(metadata, { query: reader.whole, within: false, relation })
+  const state = await exactState(metadata, triggerWorks(metadata), { query: reader.whole, within: false, relation })
   if (!state) return undefined
   const scopes = numbersOfTable(metadata).flatMap(({ table }) =>
     table.count || table.reuse === false ? [scopesTable(table)] : [],

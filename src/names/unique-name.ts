@@ -17,9 +17,9 @@ import { namesTable } from '../registry/names'
 import {
   dataSourceOf,
   type NameDeclaration,
+  namesOfTable,
   registry,
   type RowsChange,
-  namesOfTable,
   type TriggerWork,
 } from '../registry/registry'
 import { hasTenants } from '../schema/readiness'

@@ -3,15 +3,15 @@ import { declareInSchema, declareProperty, type PropertyDeclaration } from '../d
 import { type Attached, attachTo, refuseEmbedded, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { writtenSchema, scopeColumns } from '../registry/declarations'
+import { scopeColumns, writtenSchema } from '../registry/declarations'
 import {
   type ColumnMetadata,
   dataSourceOf,
   isOrExtends,
   type NumberDeclaration,
+  numbersOfTable,
   registry,
   type RowsChange,
-  numbersOfTable,
 } from '../registry/registry'
 import { registerTriggers } from '../schema/table'
 import type { Change, FilledColumn } from '../sql/alter'

@@ -6,10 +6,10 @@ import {
   dataSourceOf,
   type Declaration,
   type NameDeclaration,
+  namesOfTable,
   registry,
   rootOf,
   textsOfTable,
-  namesOfTable,
 } from './registry'
 
 /** Returns the class that declares the name or text, which matters in single table inheritance. */

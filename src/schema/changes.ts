@@ -1,7 +1,7 @@
 import { TableColumn } from 'typeorm'
 import type { Finding } from '../errors'
 import { checkOf } from '../registry/declarations'
-import { type ColumnMetadata, dataSourceOf, type Declaration, textsOfTable, namesOfTable } from '../registry/registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, namesOfTable, textsOfTable } from '../registry/registry'
 import {
   addCheck,
   addIndexOf,

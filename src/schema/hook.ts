@@ -1,4 +1,5 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
+import { entityTable } from '../registry/declarations'
 import { missingInternal, requireBuildable, requireInternals } from '../registry/internals'
 import { type ColumnMetadata, type Declaration, textsOfTable } from '../registry/registry'
 import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, renameTable } from '../sql/alter'
@@ -179,17 +180,17 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   const found = declared.flatMap(({ metadata, works, wanted }) => {
     const ours = tables.find((one) => isOf(one, metadata, searchSchema))
     if (wanted.length + textsOfTable(metadata).length === 0 && !ours) return []
-    const { schema: given = searchSchema, tableName: table } = metadata
-    const installed = ours ?? { schema: given, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
-    const schema = given === searchSchema ? undefined : given
-    return [{ metadata, works, wanted, installed, schema, table, searchSchema, isNew: !tableOf(builder, metadata) }]
+    const { schema = searchSchema, tableName: table } = metadata
+    const installed = ours ?? { schema, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
+    const isNew = !tableOf(builder, metadata)
+    return [{ metadata, works, wanted, installed, ...entityTable(metadata), searchSchema, isNew }]
   })
   if (found.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
   const citus = await hasCitus(query)
   const fresh = found.filter(({ isNew }) => isNew)
   const entities: SchemaEntity[] = []
   for (const one of found) {
-    const state = await exactState(one.metadata, { query, within: queryRunner.isTransactionActive })
+    const state = await exactState(one.metadata, one.works, { query, within: queryRunner.isTransactionActive })
     const entity = { ...one, installed: state ?? one.installed, state, citus }
     entities.push({ ...entity, ...(entity.isNew ? planNewRows(entity, fresh) : planRows(entity)) })
   }

@@ -1,7 +1,7 @@
 import type { EntityTarget, ObjectLiteral, QueryRunner } from 'typeorm'
 import { DeclarationError, type Finding, SchemaDriftError, TextRejectedError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { textsOfTable, namesOfTable } from '../registry/registry'
+import { namesOfTable, textsOfTable } from '../registry/registry'
 import { normalizeText } from '../text/normalizer'
 import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../sql/rebuild'
 import { requireOutOfShards } from './shards'

@@ -5,12 +5,12 @@ import {
   dataSourceOf,
   type Declaration,
   type NameDeclaration,
+  namesOfTable,
+  numbersOfTable,
   type ReadyTable,
   registry,
   rootOf,
   textsOfTable,
-  namesOfTable,
-  numbersOfTable,
   type TriggerWork,
 } from '../registry/registry'
 import { namesTable } from '../registry/names'
@@ -478,11 +478,15 @@ interface Look {
  * Reads all that a declaration would install, as it is, and what is wanted, in the server's words. The doctor and
  * `migration:generate` compare both.
  *
+ * @param works the work that is registered for the entity's triggers
  * @returns null if there is no such table
  */
-export async function exactState(metadata: EntityMetadata, look: Look): Promise<TableState | null> {
+export async function exactState(
+  metadata: EntityMetadata,
+  works: readonly TriggerWork[],
+  look: Look,
+): Promise<TableState | null> {
   const { query, relation = tableName(entityTable(metadata)) } = look
-  const works = triggerWorks(metadata)
   const sets = wantedSets(metadata, works)
   const { table } = await tableState(query, relation, sets)
   if (!table) return null

@@ -1,7 +1,7 @@
 import { TableColumn } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { type Declaration, registry, type RowsChange, namesOfTable, type TriggerWork } from '../registry/registry'
+import { type Declaration, namesOfTable, registry, type RowsChange, type TriggerWork } from '../registry/registry'
 import {
   addCheck,
   addColumn,
@@ -24,12 +24,12 @@ import { normalizerLabel, toNormalizer } from '../text/normalizer'
 import { hasNamesakes, installedFunction, isSameNote, LACKS_TRIGGER, notesOf, tableDifference } from '../triggers/plan'
 import {
   adoptInstead,
-  rebuildRows,
   raiseIfDuplicates,
   raiseIfLarge,
   raiseIfNulls,
-  raiseUnknownDigest,
   raiseIfUnnormalized,
+  raiseUnknownDigest,
+  rebuildRows,
   type Renormalized,
 } from '../sql/rebuild'
 import {

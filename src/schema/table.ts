@@ -1,5 +1,5 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { registry, type RowsChange, rootOf, textsOfTable, type TriggerWork } from '../registry/registry'
+import { registry, rootOf, type RowsChange, textsOfTable, type TriggerWork } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import type { Query, TableState } from '../sql/catalog'
 import { ONE_CONNECTION } from '../sql/spread'

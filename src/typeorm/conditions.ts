@@ -23,11 +23,11 @@ import {
   dataSourceOf,
   type Declaration,
   type NameDeclaration,
+  namesOfTable,
+  numbersOfTable,
   registry,
   rootOf,
   textsOfTable,
-  namesOfTable,
-  numbersOfTable,
 } from '../registry/registry'
 import { knownReady, refuseSpread, tablesBeside } from '../schema/readiness'
 import type { Query } from '../sql/catalog'

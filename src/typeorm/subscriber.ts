@@ -13,12 +13,12 @@ import {
   type ColumnMetadata,
   dataSourceOf,
   type Declaration,
-  textsOfEntity,
   namesOfEntity,
   NO_ROLLBACKS,
   type NumberDeclaration,
-  registry,
   numbersOfTable,
+  registry,
+  textsOfEntity,
 } from '../registry/registry'
 import { field, hashOfTexts, hashOfValues } from '../sql/text-table'
 import { transactionCommands } from '../sql/transaction-commands'

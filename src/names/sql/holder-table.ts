@@ -1,8 +1,8 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../../errors'
-import { writtenSchema } from '../../registry/declarations'
+import { entityTable } from '../../registry/declarations'
 import { holderName, namesTable } from '../../registry/names'
-import { dataSourceOf, rootOf, namesOfTable } from '../../registry/registry'
+import { dataSourceOf, namesOfTable, rootOf } from '../../registry/registry'
 import { normalizerLabel } from '../../text/normalizer'
 import type { HolderTable } from './fragments'
 
@@ -11,8 +11,7 @@ export function holderTable(metadata: EntityMetadata): HolderTable {
   const root = rootOf(metadata)
   const dataSource = dataSourceOf(root)
   return {
-    schema: writtenSchema(root),
-    table: root.tableName,
+    ...entityTable(root),
     holder: holderName(root),
     primary: root.primaryColumns.map((column) => ({
       name: column.databaseName,

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { asGuardNote, guardKernel, guardOf } from '../../../src/triggers/guard'
 import {
-  rebuildRows,
   raiseIfDuplicates,
   raiseIfNulls,
-  raiseUnknownDigest,
   raiseIfUnnormalized,
+  raiseUnknownDigest,
+  rebuildRows,
 } from '../../../src/sql/rebuild'
 import { parseNote } from '../../../src/sql/trigger-set'
 import { checkExpression, type TextTable } from '../../../src/sql/text-table'

@@ -11,7 +11,7 @@ import { textTable } from '../../support/guarded-table'
 import { holderTable, namesTable } from '../../support/names-table'
 import { countedTable } from '../../support/numbered-table'
 
-// Citus deparses REVOKE without quotes: "cross-database references are not implemented".
+// Citus deparses REVOKE without quotes, so that the server reads another name (0A000).
 const PLAIN = /^[a-z][a-z0-9_]{0,62}$/
 
 const GOLDEN = path.resolve(import.meta.dirname, '../../golden')
