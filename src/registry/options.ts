@@ -1,7 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { RULE, type Rules } from '../options'
-import type { SpreadBy } from '../sql/text-table'
 import { type Digest, type DigestName, digests } from '../text/digest'
 import { NORMALIZE, type Normalizer, toNormalizer } from '../text/normalizer'
 
@@ -39,14 +38,14 @@ export interface UniqueTextOptions {
    */
   readonly lookup?: 'hash'
   /**
-   * The hash of this text distributes the table. A new table gets partitions with its migration (`{ partitions: 16 }`),
-   * a Citus cluster distributes it over its nodes (`'citus'`), or you distribute it yourself (`'hash'`). In the
-   * database, the hash then belongs to the primary key. Text and scope cannot be changed: delete the row and insert
-   * another. Your own SQL must send the hash.
+   * The hash of this text distributes the table: you partition or distribute it (`'hash'`), or the migration that
+   * creates the table distributes it over the nodes of a Citus cluster (`'citus'`). In the database, the hash then
+   * belongs to the primary key. Text and scope cannot be changed: delete the row and insert another. Your own SQL must
+   * send the hash.
    *
    * @default none
    */
-  readonly spread?: SpreadBy
+  readonly spread?: 'hash' | 'citus'
   /**
    * With `false`, there are no triggers. Only the unique index and the check protect the text, for Citus without unsafe
    * triggers and for databases without PL/pgSQL. It needs `digest: 'sha256'`. A hash then has room for one text:
@@ -118,7 +117,7 @@ export interface RawDeclaration {
   readonly ignoreDeleted: boolean
   readonly maxChainLength: number
   readonly lookup: 'hash' | undefined
-  readonly spread: SpreadBy | undefined
+  readonly spread: 'hash' | 'citus' | undefined
   readonly guard: boolean
   readonly indexName: string | undefined
   readonly hidden: { readonly hash?: string; readonly number?: string; readonly chained?: string }
@@ -150,16 +149,7 @@ const TEXT_RULES: Rules<UniqueTextOptions> = {
     expected: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
   },
   lookup: { takes: (value) => value === 'hash', expected: "'hash'" },
-  spread: {
-    takes: (value) =>
-      value === 'hash' ||
-      value === 'citus' ||
-      (isAnyObject(value) &&
-        hasOnly(value, ['partitions']) &&
-        'partitions' in value &&
-        RULE.positive.takes(value.partitions)),
-    expected: "'hash', 'citus' or { partitions: a whole number }",
-  },
+  spread: { takes: (value) => value === 'hash' || value === 'citus', expected: "'hash' or 'citus'" },
   guard: RULE.boolean,
   indexName: RULE.name,
   hidden: {

@@ -17,7 +17,7 @@ import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { guardKernel } from '../triggers/guard'
 import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
-import { distribute, hasCitus, spreadTable } from '../sql/spread'
+import { distribute, hasCitus } from '../sql/spread'
 import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
 import { changeDeclarations, dropDifferent } from './changes'
 import {
@@ -28,7 +28,6 @@ import {
   queryOf,
   recorderOf,
   type SchemaEntity,
-  type SchemaStatement,
   type TablePlan,
   triggerWorks,
   wantedSets,
@@ -71,8 +70,10 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
     const builder = create()
     const original = builder.executeSchemaSyncOperationsInProperOrder.bind(builder)
     builder.executeSchemaSyncOperationsInProperOrder = async () => {
-      const { queryRunner, entityToSyncMetadatas: metadatas } = builder
-      await withSpreadKeys(queryRunner, metadatas, async () => await synchronizeWithTriggers(builder, driver, original))
+      await withSpreadKeys(
+        builder.entityToSyncMetadatas,
+        async () => await synchronizeWithTriggers(builder, driver, original),
+      )
     }
     return builder
   }
@@ -374,33 +375,16 @@ const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
 
 /**
  * Runs TypeORM's comparison with the hash in the primary key of every table that is spread by it. In the database such
- * a key must contain the hash, but an entity needs only its own columns. A new table is made with its partitions.
+ * a key must contain the hash, but an entity needs only its own columns.
  */
-async function withSpreadKeys(
-  queryRunner: QueryRunner,
-  metadatas: readonly EntityMetadata[],
-  work: () => Promise<void>,
-): Promise<void> {
-  const spread = metadatas.flatMap((metadata) => spreadDeclaration(metadata) ?? [])
-  if (spread.length === 0) {
-    await work()
-    return
-  }
-  const hashes = spread.flatMap(({ hidden: [hash] }) => hash ?? []) as (ColumnMetadata & { isPrimary: boolean })[]
-  const recorder = recorderOf(queryRunner)
-  const executeQueries = recorder.executeQueries.bind(recorder)
-  const withPartitions = (one: SchemaStatement): SchemaStatement => ({
-    ...one,
-    query: spread.reduce((sql, { table }) => spreadTable(table, sql), one.query),
-  })
-  recorder.executeQueries = async (up, down) => {
-    await executeQueries('query' in up ? withPartitions(up) : up.map(withPartitions), down)
-  }
+async function withSpreadKeys(metadatas: readonly EntityMetadata[], work: () => Promise<void>): Promise<void> {
+  const hashes = metadatas.flatMap(
+    (metadata) => spreadDeclaration(metadata)?.hidden.slice(0, 1) ?? [],
+  ) as (ColumnMetadata & { isPrimary: boolean })[]
   for (const hash of hashes) hash.isPrimary = true
   try {
     await work()
   } finally {
     for (const hash of hashes) hash.isPrimary = false
-    recorder.executeQueries = executeQueries
   }
 }

@@ -1,6 +1,6 @@
 import type { BatchRow } from './batch'
 import { asStored } from './types'
-import { dollarQuote, fitName, literal, qualified, quote } from './identifier'
+import { dollarQuote, literal, qualified, quote } from './identifier'
 import { type NumberTable, scopesTable } from './numbers'
 import { SQLSTATE } from './sqlstate'
 import {
@@ -135,8 +135,6 @@ export const distributionOf = async (query: Query, relation: string): Promise<Di
 export const isElsewhere = (distribution: Distribution | undefined): boolean =>
   distribution !== undefined && distribution.kind !== 'local'
 
-type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>
-
 /**
  * Predicates for an AND, in a trigger: it runs in the shard `s` of the table `p` of Citus.
  *
@@ -147,23 +145,7 @@ export const isInShardOf = (relation: string): string =>
         AND s.shardid ${EQUALS} pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
         AND TG_RELID ${EQUALS} pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))`
 
-/** Adds the partitions to TypeORM's CREATE TABLE. Returns any other statement unchanged. */
-export function spreadTable({ schema, table, hash, spread }: SpreadTable, sql: string): string {
-  const made = /^CREATE TABLE ((?:"(?:[^"]|"")*"\.)?"(?:[^"]|"")*") \(/u.exec(sql)?.[1]
-  if (typeof spread !== 'object' || made === undefined) return sql
-  if (made !== quote(table) && !made.endsWith(`${schema === undefined ? '' : quote(schema)}.${quote(table)}`))
-    return sql
-  const end = sql.indexOf('; COMMENT ON COLUMN ')
-  const [create, comments] = end === -1 ? [sql, ''] : [sql.slice(0, end), sql.slice(end)]
-  const home = made.slice(0, made.length - quote(table).length)
-  const partitions = Array.from({ length: spread.partitions }, (_, index) => {
-    const name = `${home}${quote(fitName(`${table}_p${index}`))}`
-    return `;\nCREATE TABLE ${name} PARTITION OF ${made} FOR VALUES WITH (MODULUS ${spread.partitions}, REMAINDER ${index})`
-  })
-  return `${create} PARTITION BY HASH (${quote(hash)})${partitions.join('')}${comments}`
-}
-
-export const distribute = ({ schema, table, hash }: SpreadTable): string =>
+export const distribute = ({ schema, table, hash }: Pick<TextTable, 'schema' | 'table' | 'hash'>): string =>
   `SELECT create_distributed_table(${literal(qualified(schema, table))}, ${literal(hash)})`
 
 /** @param key the column of the table of scopes by which it is spread. undefined: it has one shard */

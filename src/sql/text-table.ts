@@ -32,15 +32,12 @@ export interface TextTable {
   /** A row with a value here is soft-deleted and does not hold its text. If undefined, every row holds its text. */
   readonly deleted: string | undefined
   /** The hash determines the part of the table for a row, so no trigger may change it. If undefined, it does not. */
-  readonly spread?: SpreadBy | undefined
+  readonly spread?: 'hash' | 'citus' | undefined
   /** The text has no triggers. A hash has room for one text, and every writer sends the hash. @default false */
   readonly guardless?: boolean | undefined
   /** The first part of the names of the guard's functions and triggers. */
   readonly guard: string
 }
-
-/** The way in which the hash distributes a table: by its user, by our partitions, or by Citus. */
-export type SpreadBy = 'hash' | 'citus' | { readonly partitions: number }
 
 /** Everything that a row's hash, number and flag depend on, and the names of the index and check that enforce them. */
 export type TextRows = Omit<TextTable, 'immutable' | 'maxChainLength' | 'guard'>

@@ -5,6 +5,8 @@ import type { DoctorFinding } from '../../../src/doctor'
 import { Name } from '../../../src/names'
 import { OnceToken } from '../../../src/once'
 import { Url } from '../../../src/url'
+import { runOnce } from '../../support/databases'
+import { partitionedByHash } from '../../support/partitions'
 import { type Template, useTemplate } from '../../support/template'
 import { Comment, fill, ENTITIES, Organization, Page, Person, Scoped, Soft, Ticket, User, Visit } from './entities'
 
@@ -13,7 +15,7 @@ import { Comment, fill, ENTITIES, Organization, Page, Person, Scoped, Soft, Tick
 export class Shard {
   @PrimaryColumn('uuid') id: string = randomUUID()
   @Column('integer') shop!: number
-  @UniqueText({ scope: ['shop'], spread: { partitions: 3 } }) url!: string
+  @UniqueText({ scope: ['shop'], spread: 'hash' }) url!: string
 }
 
 /** What a case looks at: the fewer tables, the sooner it is done. */
@@ -37,6 +39,7 @@ export function usePlanted(
   fillMore: (dataSource: DataSource) => Promise<void> = async () => {},
 ): Template {
   return useTemplate(async (url) => {
+    await runOnce(url, partitionedByHash('shard', 3))
     const entities = [...ENTITIES, Shard, OnceToken, ...more]
     const dataSource = new DataSource({ type: 'postgres', url, synchronize: true, entities })
     await dataSource.initialize()
