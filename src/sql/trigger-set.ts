@@ -367,27 +367,12 @@ export function makeFunctions({
   const made = [...kernel, ...fresh, ...replaced]
   const isShared = shares.length > 0
   if (made.length === 0 && !isShared) return []
-  const models: OwnedFunction[] = []
-  // By a model and those of its words that differ.
-  const alike = new Map<string, string[]>()
-  // A migration of many tables contains each body once.
-  const make = (create: string) => (source: OwnedFunction) => {
-    for (const model of models) {
-      const words = otherWords(model.body, source.body)
-      if (!words) continue
-      const key = `${literal(called(model))},\n        '${wordList(words.keys())}'`
-      const row = `${literal(called(source))},\n          '${wordList(words.values())}'`
-      alike.set(key, [...(alike.get(key) ?? []), row])
-      return []
-    }
-    models.push(source)
-    return [`${create} ${called(source)} ${IN_PLPGSQL} ${dollarQuote(source.body)}`]
-  }
+  const make = (create: string) => (source: OwnedFunction) =>
+    `${create} ${called(source)} RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(source.body)}`
   const statements = [
     ...dropFunctions(fresh),
-    ...fresh.flatMap(make('CREATE FUNCTION')),
-    ...[...replaced, ...kernel].flatMap(make('CREATE OR REPLACE FUNCTION')),
-    ...(alike.size === 0 ? [] : [createAlike(alike)]),
+    ...fresh.map(make('CREATE FUNCTION')),
+    ...[...replaced, ...kernel].map(make('CREATE OR REPLACE FUNCTION')),
     `DO ${dollarQuote(`
 DECLARE
   command pg_catalog.text;${isShared ? `\n  other pg_catalog.regclass;\n  shared ${PROCEDURE};` : ''}
@@ -401,57 +386,6 @@ END
 }
 
 const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => `${qualified(schema, name)}()`
-
-const IN_PLPGSQL = 'RETURNS trigger LANGUAGE plpgsql AS'
-
-/** Shorter bodies are written in full. */
-const LONG_BODY = 500
-
-/** Only ASCII, because the server and JavaScript split it into the same words. */
-const ASCII = /^[\t\n -~]*$/
-
-/**
- * Finds the words that turn one body into another. The result is tested here, because some names prevent it.
- *
- * @returns the replacements by the words of the model; undefined if the body is to be written in full
- */
-function otherWords(model: string, body: string): ReadonlyMap<string, string> | undefined {
-  if (body.length < LONG_BODY || !ASCII.test(model + body)) return undefined
-  const to = body.match(/\w+/g)
-  const others = model.match(/\w+/g)?.map((word, index): [string, string] => [word, to?.[index] ?? ''])
-  const words = new Map(others?.filter(([word, other]) => word !== other))
-  const made = [...words].reduce(
-    (text, [word, other]) => text.replaceAll(new RegExp(`\\b${word}\\b`, 'g'), other),
-    model,
-  )
-  const meaning = (text: string): string => withoutComments(text) + JSON.stringify(parseNote(text))
-  return meaning(made) === meaning(body) && [...words].flat().join(' ').length < body.length / 2 ? words : undefined
-}
-
-const wordList = (words: Iterable<string>): string => packed([...words], ' ', 100).join('\n        ')
-
-/** @param rows functions with their words, by the model of their bodies and its words */
-const createAlike = (rows: ReadonlyMap<string, readonly string[]>): string =>
-  `DO ${dollarQuote(`
-DECLARE
-  one pg_catalog.record;
-BEGIN
-  -- Each function has the body of its model, with other words in the places of these.
-  FOR one IN
-    SELECT m.alike[i][1] AS f, p.prosrc AS body, pg_catalog.regexp_split_to_array(m.words, '[[:space:]]+') AS words,
-      pg_catalog.regexp_split_to_array(m.alike[i][2], '[[:space:]]+') AS others FROM (VALUES
-      ${[...rows].map(([model, alike]) => `(${model}, ARRAY[\n        [${alike.join('],\n        [')}]])`).join(',\n      ')}) AS m (model, words, alike)
-    ${joinOf('pg_proc', 'p', `m.model::${PROCEDURE}`)}
-    CROSS JOIN LATERAL pg_catalog.generate_subscripts(m.alike, 1) AS i
-  LOOP
-    FOR word IN 1 .. pg_catalog.cardinality(one.words) LOOP
-      one.body := pg_catalog.regexp_replace(one.body,
-        pg_catalog.concat('[[:<:]]', one.words[word], '[[:>:]]'), one.others[word], 'g');
-    END LOOP;
-    EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION %s ${IN_PLPGSQL} %L', one.f, one.body);
-  END LOOP;
-END
-`)}`
 
 const REFUSE_OTHER_ENCODINGS = `
   IF pg_catalog.current_setting('server_encoding') ${op('<>')} 'UTF8' THEN
