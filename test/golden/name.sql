@@ -17,7 +17,6 @@ DECLARE
   refusal pg_catalog.jsonb;
   one pg_catalog.record;
   found_id pg_catalog.int8;
-  statement pg_catalog.text;
 BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
     AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
@@ -26,12 +25,6 @@ BEGIN
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  -- All rows of a statement have its number in their transaction: one look at the columns is enough for them. A client
-  -- that sets the number itself saves itself the look, and no more.
-  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
-    statement := pg_catalog.concat_ws(' ', TG_RELID, NEW.xmin, NEW.cmin);
-  END IF;
-  IF (statement OPERATOR(pg_catalog.=) pg_catalog.current_setting('unique_name.seen', true)) IS NOT TRUE THEN
   IF EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
@@ -47,8 +40,6 @@ BEGIN
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-    PERFORM pg_catalog.set_config('unique_name.seen', statement, true);
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
     INSERT INTO "names" AS n (

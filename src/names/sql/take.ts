@@ -43,8 +43,7 @@ DECLARE
   refused pg_catalog.jsonb[];
   refusal pg_catalog.jsonb;
   one pg_catalog.record;
-  found_id pg_catalog.int8;
-  statement pg_catalog.text;${shardVariables(holder)}`
+  found_id pg_catalog.int8;${shardVariables(holder)}`
 
 /**
  * Runs AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ. It makes the rows of
@@ -55,15 +54,7 @@ DECLARE
 export function takeBody(holder: HolderTable, adopting = false): string {
   const claim = adopting ? claimOldNames(holder) : ''
   return `${declarations(holder)}
-BEGIN${requireHolder(holder)}
-  -- All rows of a statement have its number in their transaction: one look at the columns is enough for them. A client
-  -- that sets the number itself saves itself the look, and no more.
-  IF ${equal('TG_OP', `'UPDATE'`)} THEN
-    statement := pg_catalog.concat_ws(' ', TG_RELID, NEW.xmin, NEW.cmin);
-  END IF;
-  IF (${equal('statement', `pg_catalog.current_setting('unique_name.seen', true)`)}) IS NOT TRUE THEN${refuseRenamedColumns(holder)}
-    PERFORM pg_catalog.set_config('unique_name.seen', statement, true);
-  END IF;
+BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
   ELSE${claim}${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;

@@ -187,20 +187,6 @@ test.each(TAKEN_NAMES)('a table, its columns and a column of the names are calle
   }
 })
 
-test('a setting of the client does not spare the look whether the trigger is on its own table', async () => {
-  for (const statement of createNames(names)) await run(statement)
-  const two = { names: ['handle'].map((column) => ({ column, namespace: 'handle', former: RESERVE })) }
-  for (const statement of createHolder(holderTable('people', names, two))) await run(statement)
-  await run(`grant execute on all functions in schema ${quote(`H ${schemas}`)} to ${quote(hostile)}; set role ${quote(hostile)};
-    create table lure (id integer, handle text); insert into lure values (1, 'a');
-    create trigger lure after update on lure referencing old table as old_rows new table as new_rows
-      for each row execute function ${quote(namedSet('people', 'take'))}();
-    create function pretend() returns trigger language plpgsql as $$ begin
-      perform set_config('unique_name.seen', concat_ws(' ', tg_relid, new.xmin, new.cmin), true); return null; end $$;
-    create trigger before_lure after update on lure for each row execute function pretend()`)
-  await expect(run(`update lure set handle = 'b'`)).rejects.toMatchObject({ code: '55000' })
-})
-
 test('every kind of write passes the extra checks of PL/pgSQL', async () => {
   for (const statement of createNames(names)) await run(statement)
   const two = { names: ['handle', 'nick'].map((column) => ({ column, namespace: 'handle', former: RESERVE })) }
