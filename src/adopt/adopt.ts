@@ -2,20 +2,12 @@ import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, 
 import { DeclarationError } from '../errors'
 import { checkOptions, type Rules } from '../options'
 import { writtenSchema } from '../registry/declarations'
-import {
-  type Declaration,
-  isOrExtends,
-  namesOfEntity,
-  numbersOfTable,
-  rootOf,
-  textsOfEntity,
-} from '../registry/registry'
+import { type Declaration, namesOfEntity, rootOf, textsOfEntity } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
 import { type Query, tableOids } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
 import { findNames } from './names'
-import { findNumber } from './numbers'
 import {
   ADOPT_RULES,
   type AdoptionLock,
@@ -140,31 +132,25 @@ export async function abandon(
 }
 
 /**
- * Chooses the text, names or number to adopt.
+ * Chooses the text or the names to adopt.
  *
  * @throws DeclarationError if the choice is ambiguous
  */
 function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, property?: string): FindWork {
   const metadata = dataSource.getMetadata(entity)
-  const numbers = numbersOfTable(metadata)
-    .filter(({ target }) => isOrExtends(metadata.target, target))
-    .map((one) => ({ name: one.name, find: async (query: Query) => await findNumber(one, query) }))
   const root = rootOf(metadata)
   // All names of a table are adopted together.
   const names = namesOfEntity(metadata).map(({ name }) => ({
     name,
     find: async (query: Query) => await findNames(root, query),
   }))
-  const works = property === undefined ? [...numbers, ...names.slice(0, 1)] : [...names, ...numbers]
-  const [only, ...more] = property === undefined ? works : works.filter(({ name }) => name === property)
+  const works = property === undefined ? names.slice(0, 1) : names
+  const [only] = property === undefined ? works : works.filter(({ name }) => name === property)
   if (!only || (property === undefined && textsOfEntity(metadata).length > 0)) {
     const declaration = findDeclaration(dataSource, entity, property)
     return async (query) => await findText(declaration, query)
   }
-  if (property !== undefined || more.length === 0) return only.find
-  throw new DeclarationError(
-    `Choose what of ${metadata.name} to adopt with the property: ${works.map(({ name }) => `"${name}"`).join(', ')}.`,
-  )
+  return only.find
 }
 
 /**

@@ -1,7 +1,6 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { findText } from '../adopt/adopt'
 import { findNames } from '../adopt/names'
-import { findNumber } from '../adopt/numbers'
 import { AdoptionError } from '../adopt/session'
 import { findCommand } from '../adopt/follow'
 import type { AdoptionLock } from '../adopt/options'
@@ -246,15 +245,18 @@ interface Look {
   /** The columns to read. The last is that of a number. */
   readonly columns: readonly string[]
   readonly examine: (place: Place) => Promise<Looked>
-  readonly code: UnadoptedCode
-  readonly find: () => Promise<Work>
-  /** @param step the next step of an adoption that has begun */
-  readonly isDue: (work: Work, step: string | undefined) => boolean
+  /** Undefined if no command adopts the declaration. */
+  readonly adoption?: {
+    readonly code: UnadoptedCode
+    readonly find: () => Promise<Work>
+    /** @param step the next step of an adoption that has begun */
+    readonly isDue: (work: Work, step: string | undefined) => boolean
+  }
   /** The declaration, if it is of a text. */
   readonly text?: Declaration
 }
 
-type UnadoptedCode = 'text.unadopted' | 'names.unadopted' | 'number.unadopted'
+type UnadoptedCode = 'text.unadopted' | 'names.unadopted'
 
 type Looked = Pick<DoctorDeclaration, 'rows'> &
   Partial<DoctorDeclaration> & { readonly findings: readonly DoctorFinding[] }
@@ -270,13 +272,15 @@ function looksAt(subject: Subject): Look[] {
         const text = new TextLook(subject, declaration, place)
         return { findings: await text.findings(), ...text.figures }
       },
-      code: 'text.unadopted',
-      find: async () => await findText(declaration, reader.query),
-      isDue: () => {
-        const drift = findDrift(declaration.table, state)
-        const lacks = ({ object, kind }: Finding): boolean =>
-          kind === 'missing' && (object === 'column' || object === 'guard')
-        return drift.some(lacks) || (drift.length > 0 && guardedAs({ declaration, state }) === 'other')
+      adoption: {
+        code: 'text.unadopted',
+        find: async () => await findText(declaration, reader.query),
+        isDue: () => {
+          const drift = findDrift(declaration.table, state)
+          const lacks = ({ object, kind }: Finding): boolean =>
+            kind === 'missing' && (object === 'column' || object === 'guard')
+          return drift.some(lacks) || (drift.length > 0 && guardedAs({ declaration, state }) === 'other')
+        },
       },
       text: declaration,
     }
@@ -288,9 +292,11 @@ function looksAt(subject: Subject): Look[] {
       kind: 'name',
       columns: [declaration.text.column.databaseName],
       examine: async (place) => await lookAtNames(subject, declaration, place),
-      code: 'names.unadopted',
-      find: async () => await findNames(metadata, reader.query),
-      isDue: isWorkDue,
+      adoption: {
+        code: 'names.unadopted',
+        find: async () => await findNames(metadata, reader.query),
+        isDue: isWorkDue,
+      },
     }
   })
   const numbers = numbersOfTable(metadata).map((declaration): Look => {
@@ -300,9 +306,6 @@ function looksAt(subject: Subject): Look[] {
       kind: 'number',
       columns: [...table.scope.map((one) => one.name), table.number],
       examine: async (place) => await lookAtNumbers(subject, declaration, place),
-      code: 'number.unadopted',
-      find: async () => await findNumber(declaration, reader.query),
-      isDue: isWorkDue,
     }
   })
   return [...texts, ...names, ...numbers]
@@ -322,8 +325,6 @@ async function lookAtRows(
     const { property, kind, columns } = look
     const place = { entity: metadata.name, property }
     const missing = missingColumns(state, [...databaseNames(metadata.primaryColumns), ...columns])
-    if (kind === 'number' && missing.includes(columns.at(-1) ?? ''))
-      findings.push(...(await withAdoption(subject, place, { rows: 1, findings: [] }, look)).findings)
     findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
     if (missing.length > 0) continue
     const refusal = await refusalOf(async () => {
@@ -338,7 +339,9 @@ async function lookAtRows(
 
 /** Adds the steps of `adopt`, and the remains of a command that ended early, to the result of a look. */
 async function withAdoption(subject: Subject, place: Place, looked: Looked, look: Look): Promise<Looked> {
-  const { code, find, isDue, text } = look
+  const { adoption: by, text } = look
+  if (!by) return looked
+  const { code, find, isDue } = by
   const work = await unlessRefused(async () => {
     const found = await find()
     if (!text) found.refuse()
