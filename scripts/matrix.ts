@@ -80,7 +80,7 @@ async function runTests(cell: string, versions: Versions, files: readonly string
   const project = path.join(cell, 'project')
   const { node } = versions
   await install(project, await wantedPackages(versions))
-  const left = new Set(['node_modules', '.git', 'dist', '.data', 'mutation', 'coverage', 'package-lock.json'])
+  const left = new Set(['node_modules', '.git', 'dist', '.data', 'coverage', 'package-lock.json'])
   await cp(checkout, project, { recursive: true, filter: (from) => !left.has(path.relative(checkout, from)) })
   await linkOthers(path.join(checkout, 'node_modules'), path.join(project, 'node_modules'))
   const bin = node === undefined ? path.dirname(process.execPath) : path.join(project, 'node_modules', NODE, 'bin')
