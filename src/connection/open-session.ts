@@ -307,9 +307,10 @@ export function connectsAsMade(dataSource: DataSource): boolean {
   const ofDriver: unknown = Reflect.get(driver, 'createQueryRunner')
   const making = makings.get(driver)
   if (making && making.ofDataSource === ofDataSource && making.ofDriver === ofDriver) return making.isKnown
-  const connect: unknown = Reflect.get(dataSource.createQueryRunner('master'), 'connect')
-  // By its source, because a wrapper, or a class derived from TypeORM's, has its own method.
-  const isKnown = String(connect).includes('obtainMasterConnection')
+  // The driver's class makes a query runner of TypeORM, whatever wraps the driver's method.
+  const { createQueryRunner } = Object.getPrototypeOf(driver) as Pick<typeof driver, 'createQueryRunner'>
+  const own = Reflect.apply(createQueryRunner, driver, ['master'] as const)
+  const isKnown = Reflect.get(dataSource.createQueryRunner('master'), 'connect') === Reflect.get(own, 'connect')
   makings.set(driver, { ofDataSource, ofDriver, isKnown })
   return isKnown
 }

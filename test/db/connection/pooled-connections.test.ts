@@ -22,6 +22,7 @@ interface Driver {
   readonly master: Pool
   readonly connectedQueryRunners: unknown[]
   createQueryRunner(mode: string): QueryRunner
+  obtainMasterConnection(): Promise<[Client, () => void]>
 }
 
 const driverOf = ({ driver }: DataSource): Driver => driver as unknown as Driver
@@ -68,6 +69,29 @@ describe.each(Object.keys(calls))('%s outside a transaction', (name) => {
         return (await connect()) as unknown
       }
       return queryRunner
+    }
+    await call(dataSource)
+    expect(connected).toBeGreaterThan(0)
+  })
+
+  test('takes its connection by a query runner of a derived class, which takes one as TypeORM does', async () => {
+    const dataSource = await open()
+    const driver = driverOf(dataSource)
+    const create = driver.createQueryRunner.bind(driver)
+    let connected = 0
+    driver.createQueryRunner = (mode) => {
+      const queryRunner = create(mode)
+      return Object.setPrototypeOf(queryRunner, {
+        __proto__: Object.getPrototypeOf(queryRunner) as object,
+        async connect() {
+          connected += 1
+          const [client, handBack] = await driver.obtainMasterConnection()
+          Object.assign(queryRunner, { databaseConnection: client, releaseCallback: handBack })
+          driver.connectedQueryRunners.push(queryRunner)
+          Reflect.set(queryRunner, 'connect', () => Promise.resolve(client))
+          return client
+        },
+      }) as QueryRunner
     }
     await call(dataSource)
     expect(connected).toBeGreaterThan(0)
