@@ -2,12 +2,11 @@ import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, 
 import { DeclarationError } from '../errors'
 import { checkOptions, type Rules } from '../options'
 import { writtenSchema } from '../registry/declarations'
-import { type Declaration, namesOfEntity, rootOf, textsOfEntity } from '../registry/registry'
+import { type Declaration, rootOf } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
 import { type Query, tableOids } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
-import { findNames } from './names'
 import {
   ADOPT_RULES,
   type AdoptionLock,
@@ -24,7 +23,7 @@ import { type AdoptionStatus, readStatus } from './status'
 import { guardedAs } from './swap'
 import { findDeclaration, findTarget, noTable } from './target'
 import { GuardedText, type TextState, type TextWork, UnguardedText } from './texts'
-import { abandonWork, type AdoptReport, adoptWork, type FindWork, isAdopted, storedState } from './work'
+import { abandonWork, type AdoptReport, adoptWork, isAdopted, storedState } from './work'
 
 /**
  * Adds the guard to a table with rows while the application runs. If it stops early, its work is kept, and the same
@@ -71,9 +70,9 @@ export async function planAdoption(
   const find = findWork(dataSource, entity, options.property)
   return await withAdoptSession(dataSource, {}, async ({ query }) => {
     const work = await find(query)
-    if (await isAdopted(work, query)) return []
+    if (isAdopted(work)) return []
     work.refuse()
-    return [...work.plan()]
+    return work.plan()
   })
 }
 
@@ -131,26 +130,10 @@ export async function abandon(
   return await abandonWork({ dataSource, find, options })
 }
 
-/**
- * Chooses the text or the names to adopt.
- *
- * @throws DeclarationError if the choice is ambiguous
- */
-function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, property?: string): FindWork {
-  const metadata = dataSource.getMetadata(entity)
-  const root = rootOf(metadata)
-  // All names of a table are adopted together.
-  const names = namesOfEntity(metadata).map(({ name }) => ({
-    name,
-    find: async (query: Query) => await findNames(root, query),
-  }))
-  const works = property === undefined ? names.slice(0, 1) : names
-  const [only] = property === undefined ? works : works.filter(({ name }) => name === property)
-  if (!only || (property === undefined && textsOfEntity(metadata).length > 0)) {
-    const declaration = findDeclaration(dataSource, entity, property)
-    return async (query) => await findText(declaration, query)
-  }
-  return only.find
+/** @throws DeclarationError if the choice is ambiguous */
+function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, property?: string) {
+  const declaration = findDeclaration(dataSource, entity, property)
+  return async (query: Query): Promise<TextWork> => await findText(declaration, query)
 }
 
 /**

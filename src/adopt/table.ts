@@ -16,7 +16,7 @@ export const ADOPTIONS = 'unique_text_adoptions'
 
 const SLUG_CHARACTERS = 36
 
-/** A table that an adoption works on: one with a text, names, or a number. */
+/** A table that an adoption works on. */
 export interface Adopting {
   readonly table: {
     readonly schema: string
@@ -51,12 +51,6 @@ export type TextSite = Pick<AdoptedTable, 'table'>
 /** The table's own rows, as `t`. */
 export const own = ({ table }: Site): string => `ONLY ${tableName(table)} AS t`
 
-/** A table whose rows are processed in the order of their keys. */
-export interface OrderedTable extends Adopting {
-  /** Types of the primary key's columns, as SQL. */
-  readonly types: readonly string[]
-}
-
 /** The key of a row as jsonb. @param part a part of the key, as SQL */
 export const keyAsJson = (
   { primary }: Pick<Adopting, 'primary'>,
@@ -65,28 +59,6 @@ export const keyAsJson = (
   const members = primary.map((name, index) => `${literal(name)}::pg_catalog.text, ${part(name, index)}`)
   return `pg_catalog.jsonb_build_object(${members.join(', ')})`
 }
-
-const keyFields = ({ primary }: Adopting): string[] => primary.map((name) => field('t', name))
-
-/** The condition that a row's key is above a given key, or up to it. Its parts are the parameters from $first on. */
-export const compareKey = (on: OrderedTable, operator: '>' | '<=', first: number): string =>
-  `ROW(${keyFields(on).join(', ')}) OPERATOR(pg_catalog.${operator}) ` +
-  `ROW(${on.types.map((type, index) => `$${first + index}::${type}`).join(', ')})`
-
-/** The parts of the key as `k0`, …. */
-export const keyTexts = (on: Adopting): string[] =>
-  keyFields(on).map((key, index) => `${key}::pg_catalog.text AS k${index}`)
-
-/** Locks the first rows in key order, and skips rows that another session has locked. */
-export const lockInOrder = (
-  on: Adopting,
-  columns: readonly string[],
-  where: readonly string[],
-  limit: number,
-): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, ${[...keyTexts(on), ...columns].join(', ')}
-  FROM ${own(on)} WHERE ${where.join(' AND ')}
- ORDER BY ${keyFields(on).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
 
 /** Chains that clients wrote to or the command numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
 export const queueOf = (on: TextSite): string => objectOf(on, 'queue')

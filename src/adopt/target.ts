@@ -160,7 +160,7 @@ export async function withText<T>(
  * @throws AdoptionError if the table does not exist or is no ordinary table
  * @throws UnsupportedDatabaseError
  */
-export async function findTable(
+async function findTable(
   query: Query,
   metadata: EntityMetadata,
   relation: string,
@@ -185,10 +185,6 @@ export async function findTable(
   const { distribution } = await spreadOf(query, relation, state.spread)
   return { facts: { ...facts, distribution }, state }
 }
-
-/** Types of columns, as SQL. */
-export const declaredTypes = ({ columns }: TableState, names: readonly string[]): string[] =>
-  names.map((name) => columns.find((column) => column.name === name)?.declared ?? 'text')
 
 export const noTable = (relation: string): AdoptionError =>
   new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)

@@ -33,7 +33,7 @@ import {
   TEXT_BATCH,
   writeNumbers,
 } from './chains'
-import { endFollowing, stopFollowing } from './follow'
+import { endFollowing } from './follow'
 import { parseRows } from './exact-json'
 import type { AdoptStep, PlannedStep } from './options'
 import {
@@ -84,7 +84,7 @@ import {
   TRIGGERS,
   vacuumTable,
 } from './table'
-import { againstOwn, KEYS_NAMED, normalizeStored, refuseNullRows } from './refusals'
+import { againstOwn, KEYS_NAMED, normalizeStored, type RefusedRows, refuseNullRows } from './refusals'
 import type { Target } from './target'
 import {
   adoptions,
@@ -103,7 +103,6 @@ import {
   planRequired,
   requireNotNull,
   throughPlaces,
-  type Work,
   type WorkRun,
   type WorkState,
 } from './work'
@@ -317,15 +316,23 @@ const VACUUMS = 4
 
 const VACUUM_LEAST_PAGES = 1_000
 
+type Steps = Readonly<Partial<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
+
 /** A text, and its table on this connection. */
-export abstract class TextWork implements Work {
-  readonly kind = 'text'
-  readonly writes: Work['writes'] = 'alone'
+export abstract class TextWork {
+  /** The steps. Each can be repeated from its start, and returns the next one. */
+  abstract readonly steps: Steps
+  /** How the command writes rows: without the table's own triggers, or only with them, because ours must run too. */
+  readonly writes: 'alone' | { readonly under: string } = 'alone'
+  /** Its name in messages. */
   readonly said: string
   readonly rules: string
-  readonly stands: Work['stands']
+  /** Whether the objects are as declared. */
+  readonly isReady: boolean
+  /** The written columns that an index or a constraint of the user may cover. */
   readonly writtenColumns: readonly string[]
-  readonly written: Work['written']
+  /** The rows that an index or a constraint of the user may refuse. */
+  readonly written: Pick<RefusedRows, 'what' | 'ours' | 'ofUnique'>
   readonly on: Target['on']
   readonly facts: Target['facts']
   protected readonly target: Target
@@ -343,7 +350,7 @@ export abstract class TextWork implements Work {
     this.facts = declared.facts
     this.said = `"${declaration.name}"`
     this.rules = rulesOf(this.target)
-    this.stands = findDrift(declaration.table, declared.state).length === 0 ? 'ready' : 'none'
+    this.isReady = findDrift(declaration.table, declared.state).length === 0
     this.writtenColumns = normalizes ? table.text.map(({ name }) => name) : []
     this.written = {
       what: normalizes ? 'a row with its normalized text' : 'a row that gets its hash',
@@ -354,14 +361,12 @@ export abstract class TextWork implements Work {
     }
   }
 
-  async prepare(session: AdoptSession): Promise<void> {
-    await stopFollowing(session, this.target)
-  }
-
+  /** @throws AdoptionError if the steps cannot adopt the table */
   abstract refuse(): void
 
   abstract plan(): PlannedStep[]
 
+  /** Returns the statements that remove everything. @throws AdoptionError */
   dropAll(): string[] {
     const { declaration, on } = this.declared
     if (this.stored === undefined && guardedAs(this.declared) === 'none') refuseTaken(this.declared)
@@ -370,6 +375,7 @@ export abstract class TextWork implements Work {
     return [...guardOf(on.table).drop, ...endFollowing(on), ...dropColumns(on, declaration.lookup)]
   }
 
+  /** Reads what the steps have found so far. */
   async report(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows> {
     const found = unchanged ? { refused: [], refusedTotal: 0 } : await refusedRows(session, this.target)
     if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
@@ -400,12 +406,22 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
 
 /** A text without a guard, or with that of another declaration, which exists until the new guard is made. */
 export class UnguardedText extends TextWork {
+  readonly steps: Steps = {
+    begin: async (run) => await this.begin(run),
+    fill: async (run) => await this.fill(run),
+    number: async (run) => await this.number(run),
+    index: async (run) => await this.index(run),
+    check: async (run) => await this.check(run),
+    guard: async (run) => await this.guard(run),
+    clean: async (run) => await this.clean(run),
+  }
+
   refuse(): void {
     refuseTarget(this.declared, this.stored !== undefined)
   }
 
   /** Adds columns and transitional triggers. After its commit, every written row has its hash. */
-  async begin(run: WorkRun): Promise<AdoptStep> {
+  private async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, state, required, swap } = this.target
     await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
@@ -442,7 +458,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Sweeps until no row is left. Rows that another session had locked are swept again. */
-  async fill({ session, options, counts }: WorkRun): Promise<AdoptStep> {
+  private async fill({ session, options, counts }: WorkRun): Promise<AdoptStep> {
     const { target, on } = this
     let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...this.stored }
     for (let sweeps = 1; ; sweeps += 1) {
@@ -481,7 +497,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Gives rows of equal hash the numbers 0, 1, 2 …, duplicates too, so that the index cannot fail. */
-  async number({ session, counts }: WorkRun): Promise<AdoptStep> {
+  private async number({ session, counts }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     await session.all(findChains(on))
     await throughPlaces(session, TEXT_BATCH, async (last, limit) => {
@@ -496,7 +512,7 @@ export class UnguardedText extends TextWork {
     return await goOn(session, on, 'index')
   }
 
-  async index({ session }: WorkRun): Promise<AdoptStep> {
+  private async index({ session }: WorkRun): Promise<AdoptStep> {
     const { on } = this
     const { state, declaration } = this.target
     const { table } = on
@@ -531,7 +547,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** Adds checks as NOT VALID, validates them in one scan that blocks nobody, and then requires the columns. */
-  async check(run: WorkRun): Promise<AdoptStep> {
+  private async check(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, required } = this.target
     const mend = async (): Promise<AdoptStep> => {
@@ -543,7 +559,7 @@ export class UnguardedText extends TextWork {
   }
 
   /** After the commit of its last transaction, no text is stored twice. */
-  async guard(run: WorkRun): Promise<AdoptStep> {
+  private async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { target } = this
     const { on, swap } = target
@@ -598,7 +614,7 @@ export class UnguardedText extends TextWork {
    * Columns where the old declaration allowed NULL become NOT NULL first. No row with NULL can be written any more, and
    * existing rows with NULL stop the command.
    */
-  async clean(run: WorkRun): Promise<AdoptStep> {
+  private async clean(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, required } = this.target
     if (required.length > 0) {
@@ -663,12 +679,17 @@ const lookupsOf = ({ on: { table }, declaration: { lookup: name } }: Target): Lo
  */
 export class GuardedText extends TextWork {
   override readonly writes = { under: 'the guard has to run' }
+  readonly steps: Steps = {
+    begin: async (run) => await this.begin(run),
+    fill: async (run) => await this.fill(run),
+    guard: async (run) => await this.guard(run),
+  }
 
   refuse(): void {
     // Every table that has the guard can be normalized.
   }
 
-  async begin(run: WorkRun): Promise<AdoptStep> {
+  private async begin(run: WorkRun): Promise<AdoptStep> {
     await beginState(run, this, { renormalizes: true })
     await run.session.all(createRefused(this.on))
     return await goOn(run.session, this.on, 'fill', { page: 0, pages: 0 })
@@ -678,7 +699,7 @@ export class GuardedText extends TextWork {
    * Sweeps until no row is left. The next step is not stored. A run that stops there begins a new sweep, because
    * refused texts may have been corrected.
    */
-  async fill(run: WorkRun): Promise<AdoptStep> {
+  private async fill(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on, stored } = this
     let page = stored && stored.page < (stored.pages ?? 0) ? stored.page : 0
@@ -695,7 +716,7 @@ export class GuardedText extends TextWork {
   }
 
   /** Replaces the guard with that of the new declaration. */
-  async guard(run: WorkRun): Promise<AdoptStep> {
+  private async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
     await refuseListed(run, this.target)

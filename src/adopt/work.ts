@@ -1,11 +1,8 @@
 import type { ObjectLiteral } from 'typeorm'
-import type { TriggerWork } from '../registry/registry'
-import { workDrift } from '../schema/readiness'
-import { addLookup, type LookupIndex, type Query, type TableState } from '../sql/catalog'
+import { addLookup, type LookupIndex, type Query } from '../sql/catalog'
 import { qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import { notesOf } from '../triggers/plan'
 import { type AdoptionLock, type AdoptOptions, type AdoptStep, type PlannedStep, STEPS } from './options'
 import { AdoptionError, type AdoptSession, type TableCommand, withTable } from './session'
 import {
@@ -20,7 +17,9 @@ import {
   refuseWritten,
   type Site,
 } from './table'
-import { againstOwn, type RefusedRows } from './refusals'
+import { stopFollowing } from './follow'
+import { againstOwn } from './refusals'
+import type { TextWork } from './texts'
 
 /** The adoptions of the table's schema, as SQL. */
 export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
@@ -85,18 +84,12 @@ const requireColumns = (on: Site, required: readonly string[]): string[] => [
   ...alterTable(on, dropFilled(on, required.length)),
 ]
 
-/** The state of an adoption, as the database stores it. Each kind adds its own members. */
+/** The state of an adoption, as the database stores it. */
 export interface WorkState {
   readonly step: AdoptStep
   /** The declared rules. An adoption with other rules cannot continue. */
   readonly rules: string
 }
-
-/**
- * The order for names and numbers, which have a value in every row before they are NOT NULL. The step `number` does
- * nothing for them. It is included so that `--until number` has a place.
- */
-export const GUARD_FIRST: readonly AdoptStep[] = ['begin', 'fill', 'number', 'index', 'guard', 'check', 'clean', 'done']
 
 /** The numbers of rows that were written, normalized and numbered. */
 interface AdoptCounts {
@@ -105,58 +98,12 @@ interface AdoptCounts {
   numbered: number
 }
 
-/** One run of a command that adopts a text, names or a number. */
+/** One run of `adopt`. */
 export interface WorkRun {
   readonly session: AdoptSession
   readonly options: AdoptOptions
   readonly counts: AdoptCounts
 }
-
-/** The steps of an adoption. Each can be repeated from its start, and returns the next one, which its kind must have. */
-type Steps = Readonly<Partial<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
-
-/** A text, names or a number, and the table to adopt, as it was when the step began. */
-export interface Work extends Steps {
-  readonly kind: 'text' | 'names' | 'number'
-  readonly on: Adopting
-  readonly facts: AdoptionFacts
-  /** undefined if no adoption has begun. */
-  readonly stored: WorkState | undefined
-  /** Its name in messages: `"number" of Comment`. */
-  readonly said: string
-  readonly rules: string
-  /** @default STEPS */
-  readonly order?: readonly AdoptStep[]
-  /**
-   * `none`: no objects of another declaration exist. `adopting`: the transitional triggers exist. `other`: objects
-   * exist that only a migration can change. `ready`: they are as declared, but rows may lack values (`lacks`).
-   */
-  readonly stands: 'none' | 'adopting' | 'other' | 'ready'
-  /** How the command writes rows: without the table's own triggers, or only with them, because ours must run too. */
-  readonly writes: 'nothing' | 'alone' | { readonly under: string }
-  /** The written columns that an index or a constraint of the user may cover. @default [] */
-  readonly writtenColumns?: readonly string[]
-  /** The rows that an index or a constraint of the user may refuse. */
-  readonly written: Pick<RefusedRows, 'what' | 'ours' | 'ofUnique'>
-  /** Checks, if `ready`, whether rows have lost their names or numbers. If so, the steps are done once more. */
-  lacks?(query: Query): Promise<boolean>
-  /** Removes the objects that another command has left. */
-  prepare?(session: AdoptSession): Promise<void>
-  /** @throws AdoptionError if the steps cannot adopt the table */
-  refuse(): void
-  plan(): readonly PlannedStep[]
-  /** Returns the statements that remove everything. @throws AdoptionError */
-  dropAll(): readonly string[]
-  /** Does the remaining work after that, without a lock. */
-  afterDropping?(session: AdoptSession): Promise<void>
-  /** Reads what the steps have found so far. */
-  report?(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows>
-}
-
-/** Finds the table on a connection. */
-export type FindWork = (query: Query) => Promise<Work>
-
-type WorkCommand = TableCommand<Work> & { readonly options: AdoptOptions }
 
 /** A row whose text is refused. */
 export interface RefusedRow {
@@ -189,8 +136,6 @@ export interface FoundRows {
 
 /** The result of `adopt`: its changes and its findings. */
 export interface AdoptReport extends FoundRows {
-  /** The kind that was adopted. Names are all names of the table. */
-  readonly kind: Work['kind']
   /** The next step; `done` if the table is adopted. */
   readonly step: AdoptStep
   /** Whether there was nothing to do. */
@@ -201,53 +146,52 @@ export interface AdoptReport extends FoundRows {
   readonly counts: Readonly<AdoptCounts>
 }
 
+type WorkCommand = TableCommand<TextWork> & { readonly options: AdoptOptions }
+
 /** Begins or continues an adoption. @throws AdoptionError if a person has to decide */
 export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
   const { find, options } = command
   return await withTable(command, async (session, work) => {
     const run: WorkRun = { session, options, counts: { filled: 0, normalized: 0, numbered: 0 } }
-    await work.prepare?.(session)
-    const unchanged = await isAdopted(work, session.query)
+    await stopFollowing(session, work)
+    const unchanged = isAdopted(work)
     if (!unchanged) await prepareSession(run, work)
     const { last, step } = await doSteps(run, work, unchanged ? 'done' : (work.stored?.step ?? 'begin'), find)
-    const found = await last.report?.(session, step, unchanged)
     return {
-      kind: work.kind,
       step,
       unchanged,
       locks: session.locks,
       counts: run.counts,
-      ...(found ?? { refused: [], refusedTotal: 0, duplicates: undefined }),
+      ...(await last.report(session, step, unchanged)),
     }
   })
 }
 
 /** Does one step after the other, and reads the table again before each. */
-async function doSteps(run: WorkRun, begun: Work, first: AdoptStep, find: FindWork) {
+async function doSteps(run: WorkRun, begun: TextWork, first: AdoptStep, find: WorkCommand['find']) {
   const { until } = run.options
   let [last, step] = [begun, first]
   while (step !== 'done') {
-    const { on, written, order = STEPS } = last
-    if (until !== undefined && order.indexOf(step) > order.indexOf(until)) break
+    const { on, written } = last
+    if (until !== undefined && STEPS.indexOf(step) > STEPS.indexOf(until)) break
     run.options.onProgress?.({ step, fraction: undefined, rows: 0 })
-    const next = await last[step]?.(run).catch((error: unknown) => againstOwn(error, { on: on.table, ...written }))
+    const next = await last.steps[step]?.(run).catch((error: unknown) => againstOwn(error, { on: on.table, ...written }))
     step = next ?? 'done'
-    if (step !== 'done' || last.report) last = await find(run.session.query)
+    last = await find(run.session.query)
   }
   return { last, step }
 }
 
 /** Whether nothing is left to do. */
-export const isAdopted = async (work: Work, query: Query): Promise<boolean> =>
-  work.stands === 'ready' && work.stored === undefined && (await work.lacks?.(query)) !== true
+export const isAdopted = ({ isReady, stored }: TextWork): boolean => isReady && stored === undefined
 
 /**
  * Keeps triggers of the user from firing.
  *
  * @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user
  */
-async function prepareSession({ session, options: { userTriggers } }: WorkRun, work: Work): Promise<void> {
-  const { on, stored, said, stands } = work
+async function prepareSession({ session, options: { userTriggers } }: WorkRun, work: TextWork): Promise<void> {
+  const { on, stored, said } = work
   const relation = tableName(on.table)
   work.refuse()
   if (stored && stored.rules !== work.rules) {
@@ -257,22 +201,15 @@ async function prepareSession({ session, options: { userTriggers } }: WorkRun, w
         `Continue with that one, or remove it with abandon and begin again.`,
     )
   }
-  if (!stored && (stands === 'adopting' || stands === 'other')) {
-    throw new AdoptionError(
-      'unsupported',
-      `${relation} has something of ${said} that another declaration or release has made. ` +
-        `Change it by a migration, or remove it with abandon and adopt the table again.`,
-    )
-  }
   await session.query(refuseWritten(on, ADOPTIONS))
   if (userTriggers !== 'fire') await keepTriggersOut(session, work)
 }
 
 /** Keeps the table's own triggers from firing in this session. @throws AdoptionError if that is not possible */
-async function keepTriggersOut(session: AdoptSession, { on, facts, writes, writtenColumns }: Work): Promise<void> {
+async function keepTriggersOut(session: AdoptSession, { on, facts, writes, writtenColumns }: TextWork): Promise<void> {
   const { updateTriggers, replicaTriggers, keyColumns } = facts
-  if (updateTriggers.length === 0 || writes === 'nothing') return
-  const key = writtenColumns?.find((name) => keyColumns.includes(name))
+  if (updateTriggers.length === 0) return
+  const key = writtenColumns.find((name) => keyColumns.includes(name))
   let why: string | undefined
   if (writes !== 'alone') why = writes.under
   else if (replicaTriggers.length > 0) {
@@ -295,7 +232,6 @@ export async function abandonWork(command: WorkCommand): Promise<{ readonly lock
     const statements = work.dropAll()
     await session.make('abandon', createAdoptions(on))
     await finishWork(session, on, 'abandon', statements)
-    await work.afterDropping?.(session)
     return { locks: session.locks }
   })
 }
@@ -336,23 +272,10 @@ export async function storedState<State extends WorkState>(
   }
 }
 
-/**
- * Compares the triggers of names or of a number, and the indexes that they depend on, with the declared ones.
- *
- * @param required columns that should be NOT NULL but still allow NULL
- */
-export function standsOf(found: TableState, work: TriggerWork, required: readonly string[]): Work['stands'] {
-  const { kind, name } = work.set.note
-  const note = notesOf(found).find((one) => one.kind === kind && one.name === name)
-  if (!note) return 'none'
-  if (note.adopting === true) return 'adopting'
-  return workDrift([work], found).length === 0 && required.length === 0 ? 'ready' : 'other'
-}
-
 /** Records in the database that the work has begun. */
 export async function beginState(
   { session }: WorkRun,
-  { on, rules }: Pick<Work, 'on' | 'rules'>,
+  { on, rules }: Pick<TextWork, 'on' | 'rules'>,
   more: object,
 ): Promise<void> {
   await session.make('begin', createAdoptions(on))
@@ -373,12 +296,6 @@ ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) exclud
   )
   return step
 }
-
-/** The key of a row that was read with the parts of its key as `k0`, …. */
-export const keyInRow = (
-  { primary }: Pick<Adopting, 'primary'>,
-  row: Readonly<Record<string, string | null>>,
-): string[] => primary.map((_, index) => row[`k${index}`] ?? '')
 
 /** Makes an index while others write, and replaces an invalid one that an earlier run has left. */
 export async function makeIndex(session: AdoptSession, on: Adopting, name: string, create: string): Promise<void> {

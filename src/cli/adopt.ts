@@ -356,16 +356,12 @@ function formatStatus({ step, phase, fraction, command, holders, ...server }: Ad
 /** @param merges whether duplicates are merged next */
 function formatAdoption(report: AdoptReport, merges: boolean): string {
   if (report.unchanged) return ADOPTED
-  const { kind, counts, step, duplicates } = report
-  const [rows, normalized] = [number(counts.filled), number(counts.normalized)]
-  const done = {
-    number: `${rows} rows got their numbers.`,
-    names: `The names of ${rows} rows were claimed, and those of ${normalized} rows normalized.`,
-    text:
-      `${rows} rows got their hashes, ${normalized} texts were normalized, ` +
+  const { counts, step, duplicates } = report
+  const lines = [
+    `${number(counts.filled)} rows got their hashes, ${number(counts.normalized)} texts were normalized, ` +
       `${number(counts.numbered)} rows of longer chains were numbered.`,
-  }
-  const lines = [done[kind], ...formatRefused(report)]
+    ...formatRefused(report),
+  ]
   if (duplicates && duplicates.groups > 0) {
     const { groups, surplus, largest, first } = duplicates
     lines.push(

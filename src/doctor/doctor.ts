@@ -1,11 +1,11 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { findText } from '../adopt/adopt'
-import { findNames } from '../adopt/names'
 import { AdoptionError } from '../adopt/session'
 import { findCommand } from '../adopt/follow'
 import type { AdoptionLock } from '../adopt/options'
 import { guardedAs } from '../adopt/swap'
-import { storedState, type Work } from '../adopt/work'
+import type { TextWork } from '../adopt/texts'
+import { storedState } from '../adopt/work'
 import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/names'
@@ -144,7 +144,7 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
   } finally {
     await queryRunner.release()
   }
-  const findings = awaitingAdoption(found, registry.namesEntity.get(dataSource)?.name)
+  const findings = awaitingAdoption(found)
   return { healthy: findings.every(({ severity }) => severity !== 'error'), findings, tables }
 }
 
@@ -245,24 +245,15 @@ interface Look {
   /** The columns to read. The last is that of a number. */
   readonly columns: readonly string[]
   readonly examine: (place: Place) => Promise<Looked>
-  /** Undefined if no command adopts the declaration. */
-  readonly adoption?: {
-    readonly code: UnadoptedCode
-    readonly find: () => Promise<Work>
-    /** @param step the next step of an adoption that has begun */
-    readonly isDue: (work: Work, step: string | undefined) => boolean
-  }
   /** The declaration, if it is of a text. */
   readonly text?: Declaration
 }
-
-type UnadoptedCode = 'text.unadopted' | 'names.unadopted'
 
 type Looked = Pick<DoctorDeclaration, 'rows'> &
   Partial<DoctorDeclaration> & { readonly findings: readonly DoctorFinding[] }
 
 function looksAt(subject: Subject): Look[] {
-  const { metadata, state, reader } = subject
+  const { metadata } = subject
   const texts = textsOfTable(metadata).map((declaration): Look => {
     return {
       property: declaration.name,
@@ -271,16 +262,6 @@ function looksAt(subject: Subject): Look[] {
       examine: async (place) => {
         const text = new TextLook(subject, declaration, place)
         return { findings: await text.findings(), ...text.figures }
-      },
-      adoption: {
-        code: 'text.unadopted',
-        find: async () => await findText(declaration, reader.query),
-        isDue: () => {
-          const drift = findDrift(declaration.table, state)
-          const lacks = ({ object, kind }: Finding): boolean =>
-            kind === 'missing' && (object === 'column' || object === 'guard')
-          return drift.some(lacks) || (drift.length > 0 && guardedAs({ declaration, state }) === 'other')
-        },
       },
       text: declaration,
     }
@@ -292,11 +273,6 @@ function looksAt(subject: Subject): Look[] {
       kind: 'name',
       columns: [declaration.text.column.databaseName],
       examine: async (place) => await lookAtNames(subject, declaration, place),
-      adoption: {
-        code: 'names.unadopted',
-        find: async () => await findNames(metadata, reader.query),
-        isDue: isWorkDue,
-      },
     }
   })
   const numbers = numbersOfTable(metadata).map((declaration): Look => {
@@ -311,10 +287,6 @@ function looksAt(subject: Subject): Look[] {
   return [...texts, ...names, ...numbers]
 }
 
-/** After the step `guard`, columns may still become NOT NULL. Objects of another declaration need a migration. */
-const isWorkDue = ({ stands }: Work, step: string | undefined): boolean =>
-  stands !== 'ready' && (stands !== 'other' || step !== undefined)
-
 /** Examines the rows of every declaration whose columns exist. */
 async function lookAtRows(
   subject: Subject,
@@ -328,7 +300,10 @@ async function lookAtRows(
     findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
     if (missing.length > 0) continue
     const refusal = await refusalOf(async () => {
-      const { findings: found, ...figures } = await withAdoption(subject, place, await look.examine(place), look)
+      const looked = await look.examine(place)
+      const { findings: found, ...figures } = look.text
+        ? await withAdoption(subject, place, looked, look.text)
+        : looked
       findings.push(...found)
       declarations.push({ property, kind, nulls: 0, collisions: 0, longestChain: 0, ...figures })
     })
@@ -338,19 +313,12 @@ async function lookAtRows(
 }
 
 /** Adds the steps of `adopt`, and the remains of a command that ended early, to the result of a look. */
-async function withAdoption(subject: Subject, place: Place, looked: Looked, look: Look): Promise<Looked> {
-  const { adoption: by, text } = look
-  if (!by) return looked
-  const { code, find, isDue } = by
-  const work = await unlessRefused(async () => {
-    const found = await find()
-    if (!text) found.refuse()
-    return found
-  })
+async function withAdoption(subject: Subject, place: Place, looked: Looked, text: Declaration): Promise<Looked> {
+  const work = await unlessRefused(async () => await findText(text, subject.reader.query))
   if (!work) return looked
   const { step, findings: left } = await leftBehind(subject, work, place)
   const findings = [...left, ...looked.findings]
-  const steps = isDue(work, step)
+  const steps = isDue(text, subject)
     ? await unlessRefused(() => {
         work.refuse()
         return work.plan()
@@ -363,8 +331,16 @@ async function withAdoption(subject: Subject, place: Place, looked: Looked, look
     .flatMap((one) => (one.lock === undefined ? [] : [{ step: one.step, mode: one.lock }]))
   const adoption = { step: next, locks }
   const size = { rows: looked.rows, heapBytes: subject.surroundings.heapBytes }
-  const beside = text ? findingsOfIndexes(subject.state, text, place, looked.findings) : []
-  return { ...looked, findings: [...findingsOfAdoption(adoption, place, size, code), ...beside, ...findings], adoption }
+  const beside = findingsOfIndexes(subject.state, text, place, looked.findings)
+  return { ...looked, findings: [...findingsOfAdoption(adoption, place, size), ...beside, ...findings], adoption }
+}
+
+/** Whether the text has no guard of its declaration, so that `adopt` has to make it. */
+function isDue(declaration: Declaration, { state }: Subject): boolean {
+  const drift = findDrift(declaration.table, state)
+  const lacks = ({ object, kind }: Finding): boolean =>
+    kind === 'missing' && (object === 'column' || object === 'guard')
+  return drift.some(lacks) || (drift.length > 0 && guardedAs({ declaration, state }) === 'other')
 }
 
 /** Examines the table of names, only for the chosen entities, unless the table itself is chosen. */
@@ -444,7 +420,7 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
  * Finds the remains of an adoption or a follower that ended early. While a command works on the table, there are none.
  * The step is the one where `adopt` continues, or undefined if none has begun or the role may not read the state.
  */
-async function leftBehind({ reader }: Subject, { on, facts }: Work, place: Place) {
+async function leftBehind({ reader }: Subject, { on, facts }: TextWork, place: Place) {
   const look = async () => {
     const step = (await storedState(reader.query, on))?.step
     const [row] = (await reader.query(findCommand(on), [facts.oid])) as readonly Record<
@@ -466,12 +442,11 @@ export function findingsOfAdoption(
   { step, locks }: DoctorAdoption,
   place: Place,
   { rows, heapBytes }: { readonly rows: number; readonly heapBytes: number },
-  code: UnadoptedCode,
 ): DoctorFinding[] {
   const named = locks.map(({ step, mode }) => `${step} ${mode}`).join(', ') || 'none'
   const size = `${Math.ceil(heapBytes / 1e6)} MB`
   return [
-    findingOf(code, place, { count: rows, detail: `next step ${step}; short locks: ${named}` }),
+    findingOf('text.unadopted', place, { count: rows, detail: `next step ${step}; short locks: ${named}` }),
     findingOf('disk.needed', place, { count: 1, detail: `up to ${size} for new versions of rows, and the index` }),
   ]
 }

@@ -43,14 +43,6 @@ const CODES = {
     'error',
     'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md). Up to 100,000 rows migration:generate and migration:run do it too.',
   ],
-  'names.unadopted': [
-    'error',
-    'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md), or migration:generate and migration:run, which lock everybody out meanwhile.',
-  ],
-  'number.unadopted': [
-    'error',
-    'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md), or migration:generate and migration:run, which lock everybody out meanwhile.',
-  ],
   'adoption.unfinished': [
     'error',
     'Run typeorm-unique-text adopt again, which goes on where a command ended early, or typeorm-unique-text abandon, which takes away what that has made (docs/adopting.md).',
@@ -78,7 +70,7 @@ const CODES = {
   'chain.collision': ['information', 'Different texts of equal hash live side by side. No action is needed.'],
   'name.missing': [
     'error',
-    'Run typeorm-unique-text adopt for these names, while the application runs: it gives them back, and names rows whose name another row has. In a partitioned table, change each name to another one and back, by two UPDATEs.',
+    'Change each of these names to another one and back, by two UPDATEs: the second takes the name, or fails and names the row that has it. Where the data of the whole table of names is lost, follow docs/backup-and-restore.md.',
   ],
   'name.untrue': [
     'error',
@@ -213,25 +205,16 @@ const AWAITS_ADOPTION = /^(?!text\.).+\.(?:missing|different|invalid)$/u
 /** Codes of rows that an unfinished adoption corrects. Before it begins and after its guard exists, a person does. */
 const MADE_ANEW = /^(?:hash\.wrong|chain\.(?:anchorless|unflagged|number)|count\.wrong)$/u
 
-/**
- * Returns the findings. If a declaration is not adopted yet, the next step for its missing objects is `adopt` too.
- *
- * @param names the entity whose table holds all names
- */
-export function awaitingAdoption(findings: readonly DoctorFinding[], names: string | undefined): DoctorFinding[] {
+/** Returns the findings. If a text is not adopted yet, the next step for its missing objects is `adopt` too. */
+export function awaitingAdoption(findings: readonly DoctorFinding[]): DoctorFinding[] {
   const unfinished = findings.filter(({ code }) => code === 'adoption.unfinished')
-  const unadopted = findings.filter(({ code }) => code.endsWith('.unadopted'))
+  const unadopted = findings.filter(({ code }) => code === 'text.unadopted')
   const due = [...unfinished, ...unadopted]
   return findings.map((one) => {
     const isMade =
       MADE_ANEW.test(one.code) && [unfinished, unadopted].every((all) => all.some((other) => isSamePlace(one, other)))
     if (!isMade && !AWAITS_ADOPTION.test(one.code)) return one
-    const adopt = due.find((other) => {
-      const { code, entity } = other
-      if (one.code === 'table.missing') return one.entity === names && code === 'names.unadopted'
-      if (one.property !== null) return isSamePlace(one, other)
-      return one.entity === entity && (code === 'names.unadopted' || code === 'number.unadopted')
-    })
+    const adopt = due.find((other) => isSamePlace(one, other))
     return adopt ? { ...one, next: adopt.next } : one
   })
 }

@@ -1,7 +1,7 @@
 import { TableColumn } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { type Declaration, namesOfTable, registry, type RowsChange, type TriggerWork } from '../registry/registry'
+import { type Declaration, registry, type RowsChange, type TriggerWork } from '../registry/registry'
 import {
   addCheck,
   addColumn,
@@ -51,8 +51,7 @@ export function planRows({ metadata, works, installed }: Omit<SchemaEntity, keyo
   const from = { ...entityTable(metadata), primary }
   const changes = works.flatMap((work) => {
     const before = had.get(work)
-    const adoptable = before === undefined || before.adopting === true || lacksWritten(work.set, installed)
-    return changeOf(work, before, installed).map((change) => ({ ...change, work, adoptable }))
+    return changeOf(work, before, installed).map((change) => ({ ...change, work }))
   })
   return {
     changes,
@@ -103,7 +102,7 @@ function changeOf(
   installed: InstalledTriggers,
 ): RowsChange[] {
   if (!rows) return []
-  if (!before || before.adopting === true) return [rows]
+  if (!before) return [rows]
   if (hasStrayed(set, before, installed)) return [rows.again?.(before) ?? rows]
   if (isNotedAlike(set, installed)) {
     const install = changeOfTables(rows, set, installed)
@@ -151,13 +150,9 @@ export async function refuseLargeTable(on: ChangingTable): Promise<void> {
       isOfRows && (work.set.kind !== 'names' || Object.values(work.set.columns).some((name) => hasColumn(on, name)))
     )
   })
-  for (const { work, adoptable } of onRows) {
-    const names = work.set.kind === 'names' ? namesOfTable(on.metadata) : undefined
-    const property = names?.[0]?.name ?? work.set.name
-    const online = adoptable
-      ? adoptInstead({ entity: on.metadata.name, property })
-      : 'No command changes them while others use the table.'
-    await emit(on.queryRunner, { up: [raiseIfLarge(on, { gives: names ? 'names' : 'numbers', online })], down: [] })
+  for (const { work } of onRows) {
+    const gives = work.set.kind === 'names' ? 'names' : 'numbers'
+    await emit(on.queryRunner, { up: [raiseIfLarge(on, { gives })], down: [] })
   }
 }
 

@@ -31,8 +31,6 @@ export interface RowsPlan {
 
 interface PlannedChange extends RowsChange {
   readonly work: TriggerWork
-  /** Whether `adopt` makes the change, too. */
-  readonly adoptable?: boolean
 }
 
 /** An existing table whose declarations may change. */

@@ -414,7 +414,7 @@ function raise(
   )
 }
 
-/** The largest number of rows for a migration. `adopt` gives more rows their hashes while others use the table. */
+/** The largest number of rows for a migration outside a maintenance window. */
 const FEW_ROWS = 100_000
 
 /** The setting that lets a migration work on a large table. */
@@ -424,8 +424,8 @@ const MAINTENANCE = 'unique_text.maintenance'
 export interface LargeWork {
   /** The values that the rows get. */
   readonly gives: 'hashes' | 'names' | 'numbers'
-  /** The alternative, as a sentence. */
-  readonly online: string
+  /** The alternative while others use the table, as a sentence. Only texts have one. */
+  readonly online?: string
 }
 
 /** @param what the entity and the property that are adopted */
@@ -444,7 +444,7 @@ export const adoptInstead = (what: { readonly entity: string; readonly property:
 export function raiseIfLarge(rows: Pick<TextTable, 'schema' | 'table'>, { gives, online }: LargeWork): string {
   const message =
     `table ${quote(rows.table)} has more than ${FEW_ROWS} rows, and this migration would lock everybody out while it ` +
-    `gives them their ${gives}. ${online} In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
+    `gives them their ${gives}. ${online === undefined ? '' : `${online} `}In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
     `unique_text.maintenance=on' } of the DataSource), and run it as it is.`
   return `DO ${dollarQuote(`
 BEGIN

@@ -130,8 +130,6 @@ export interface TriggerNote {
   readonly serves?: number
   readonly path?: RelationName
   readonly columns?: Readonly<Record<string, string>>
-  /** `adopt` has not finished the rows, so nothing may rely on the set yet. */
-  readonly adopting?: boolean
   /** Digests of the statements that created the triggers, because the server prints conditions in its own words. */
   readonly triggers: readonly string[]
 }

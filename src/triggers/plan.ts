@@ -287,7 +287,6 @@ export function noteDifference(
   found: TriggerNote | undefined,
 ): string | undefined {
   if (!found) return 'it holds no note of the package'
-  if (found.adopting === true) return 'adopt is not done with the rows'
   const { protocol, serves = protocol } = found
   if (protocol < accepts || wanted.protocol < serves) {
     return `it has protocol ${protocol}, and this release works with ${accepts} to ${wanted.protocol}`

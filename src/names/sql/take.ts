@@ -48,17 +48,14 @@ DECLARE
 /**
  * Runs AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ. It makes the rows of
  * the statement hold the names that they have at that time, and releases the names that they no longer have.
- *
- * @param adopting whether there are rows whose names nobody has claimed yet
  */
-export function takeBody(holder: HolderTable, adopting = false): string {
-  const claim = adopting ? claimOldNames(holder) : ''
+export function takeBody(holder: HolderTable): string {
   return `${declarations(holder)}
 BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
-  ELSE${claim}${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
+  ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
-  IF done ${op('<')} given THEN${takeOneByOne(holder, adopting ? refuseChanged(holder) : refuseOne(holder))}
+  IF done ${op('<')} given THEN${takeOneByOne(holder)}
   END IF;
   IF freed IS NOT NULL THEN${releaseNames(holder, `${op('=')} ANY (freed)`)}
   END IF;
@@ -66,21 +63,6 @@ BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}
 END
 `
 }
-
-/**
- * Runs AFTER INSERT into a table of rows that have the keys and names of the holder's rows. It makes the holder's rows,
- * which are locked, hold the names that they have.
- *
- * @param note SQL that records the clash of `one` with the name `found_id`, instead of an error
- * @param clear SQL that runs at the end
- */
-export const claimBody = (holder: HolderTable, note: string, clear: string): string => `${declarations(holder)}
-BEGIN${insertNames(holder)}
-  IF done ${op('<')} given THEN${takeOneByOne(holder, note)}
-  END IF;${clear}
-  RETURN NULL;
-END
-`
 
 const touched = (holder: HolderTable): string => `FROM ${newRows(holder)} AS r
       CROSS JOIN LATERAL ${standingRow(holder, 'r')}
@@ -144,18 +126,7 @@ const refuseOne = (holder: HolderTable): string => {
           refused := pg_catalog.array_append(refused, refusal);`
 }
 
-/** Does not refuse a row that had this name before, and whose names are not claimed yet: `adopt` reports it. */
-const refuseChanged = (holder: HolderTable): string => `
-          IF ${equal('TG_OP', `'UPDATE'`)} THEN
-            EXIT WHEN EXISTS (
-              SELECT FROM ${oldRows(holder)} AS r
-              ${namesOfRow(holder, 'r')}
-              WHERE ${equal(holderKey(holder, 'r'), 'one.key')} AND ${equal('v.property', 'one.property')}
-                AND ${equal('v.text', 'one.text')}
-            );
-          END IF;${refuseOne(holder)}`
-
-function takeOne(holder: HolderTable, refuses: string): string {
+function takeOne(holder: HolderTable): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
   const values = ['found_id', 'one.property', 'one.key']
@@ -188,14 +159,14 @@ function takeOne(holder: HolderTable, refuses: string): string {
         END IF;${onRows(holder, take, values)};${count}
         IF ${isTaken} THEN
           taken := pg_catalog.array_append(taken, found_id);
-        ELSE${refuses}
+        ELSE${refuseOne(holder)}
         END IF;
         EXIT;
       END LOOP;`
 }
 
 /** Takes the names that the pass did not take. They are held, or another text of equal hash has number 0. */
-function takeOneByOne(holder: HolderTable, refuses: string): string {
+function takeOneByOne(holder: HolderTable): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
   const left = `
@@ -210,7 +181,7 @@ function takeOneByOne(holder: HolderTable, refuses: string): string {
       ORDER BY v.namespace, hash`
   return `
     FOR one IN${onRows(holder, left)}
-    LOOP${takeOne(holder, refuses)}
+    LOOP${takeOne(holder)}
       EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(REPORTED))};
     END LOOP;
     IF refused IS NOT NULL THEN${refuse(holder)}
@@ -484,31 +455,4 @@ function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: str
     SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = ${now},
       ${field('', 'until')} = ${until}
     ${where}`
-}
-
-/**
- * Claims names that seem not to be claimed, at REPEATABLE READ and above. Such a snapshot may be older than an
- * adoption's claim for a row, and the row's name would remain when the row is deleted. If the name has been claimed,
- * this fails with 40001.
- */
-export function claimOldNames(holder: HolderTable): string {
-  const field = nameFields(holder)
-  return `
-    IF pg_catalog.current_setting('transaction_isolation') ${op('!~~')} 'read %' THEN
-      FOR one IN
-        SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 'r')} AS key
-        FROM ${oldRows(holder)} AS r
-        ${namesOfRow(holder, 'r')}
-        WHERE v.text IS NOT NULL AND NOT EXISTS (
-          SELECT FROM ${namesTableOf(holder)} AS n
-          WHERE ${all(12, ...isHeldBy(holder, 'r'))}
-          ${NO_JOIN}
-        )
-        ORDER BY v.namespace, hash
-      LOOP
-        INSERT INTO ${namesTableOf(holder)} (${field('', 'namespace', 'text', 'holder', 'property', 'key', 'state')})
-        VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
-        ON CONFLICT DO NOTHING;
-      END LOOP;
-    END IF;`
 }

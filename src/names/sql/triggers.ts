@@ -35,7 +35,7 @@ import {
 import { type DigestName, digests } from '../../text/digest'
 import { claimAllNames, type HolderNote, releaseAllNames } from './claim-all'
 import { onRows, requireHolder, shardVariables } from './shards'
-import { claimOldNames, takeBody } from './take'
+import { takeBody } from './take'
 
 /** The name of the trigger set on a holder's table. */
 export const HOLDER_SET = 'holder'
@@ -43,12 +43,8 @@ export const HOLDER_SET = 'holder'
 /** The version in the note. Raise it if a change of the triggers makes an installed set wrong. */
 const PROTOCOL_VERSION = 1
 
-/**
- * Returns the triggers of a table whose rows hold names, as one set for all of its names.
- *
- * @param adopting whether a command still claims the names of the table, so that some rows hold none yet
- */
-export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSet {
+/** Returns the triggers of a table whose rows hold names, as one set for all of its names. */
+export function nameTriggersOf(holder: HolderTable): TriggerSet {
   const { schema, table, primary, names, of } = holder
   const [take, give] = [namedSet(table, 'take'), namedSet(table, 'give')]
   const path = pathOf(holder)
@@ -64,19 +60,18 @@ export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSe
     functions: [
       {
         name: take,
-        body: takeBody(holder, adopting),
+        body: takeBody(holder),
         says: `makes rows hold the names in ${columns}, and releases those they had.`,
       },
       {
         name: give,
-        body: giveBody(holder, adopting),
+        body: giveBody(holder),
         says: `releases the names in ${columns} of rows that are deleted.`,
       },
     ],
     triggers: (home) => triggersOf({ ...holder, schema: home }, take, give),
     note: {
       protocol: PROTOCOL_VERSION,
-      ...(adopting ? { adopting } : {}),
       holder: holder.holder,
       primary,
       names,
@@ -108,7 +103,7 @@ function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] 
 }
 
 /** Runs AFTER DELETE and AFTER TRUNCATE for each statement. It removes all names of the rows, former ones too. */
-function giveBody(holder: HolderTable, adopting: boolean): string {
+function giveBody(holder: HolderTable): string {
   const { of } = holder
   const names = namesTableOf(holder)
   const id = nameField(of, 'n', 'id')
@@ -132,8 +127,8 @@ function giveBody(holder: HolderTable, adopting: boolean): string {
 #variable_conflict use_variable
 DECLARE
   gone pg_catalog.int8[];
-  keys pg_catalog.jsonb[];${adopting ? '\n  one pg_catalog.record;' : ''}${shardVariables(holder)}
-BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}${onRows(holder, find)}
+  keys pg_catalog.jsonb[];${shardVariables(holder)}
+BEGIN${requireHolder(holder)}${refuseRenamedColumns(holder)}${truncated(holder)}${onRows(holder, find)}
   INTO gone, keys;
   IF pg_catalog.cardinality(gone) ${op('>')} 1 THEN
     -- In the order in which every statement locks names. A former name that has expired may have another holder by now.

@@ -11,7 +11,6 @@ import {
 } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { insertOrFail, TextTakenError, UniqueText, updateOrFail } from '../../../src'
-import { adopt } from '../../../src/adopt'
 import { doctor } from '../../../src/doctor'
 import {
   findHolder,
@@ -298,7 +297,7 @@ describe.runIf(hasCitus)('migrations of a table that Citus keeps local, with row
       )
     ).rows.map((row) => row.held)
 
-  test('are refused for a text and for a name, and so is adopt for a name', async () => {
+  test('are refused for a text and for a name', async () => {
     const client = await cluster.client()
     await migrate(await cluster.dataSource([Guest, Name]))
     await client.query(`SELECT citus_add_local_table_to_metadata('guest')`)
@@ -306,7 +305,6 @@ describe.runIf(hasCitus)('migrations of a table that Citus keeps local, with row
     const named = await cluster.dataSource([NamedGuest, Name])
     await expect(generate(named)).rejects.toThrow('undistribute_table')
     await expect(generate(await cluster.dataSource([TextGuest, Name]))).rejects.toThrow('undistribute_table')
-    await expect(adopt(named, NamedGuest)).rejects.toMatchObject({ reason: 'unsupported' })
   })
 
   test('are run by the recipe, up and down, and the names go along', async () => {

@@ -342,8 +342,8 @@ describe('what stands around a table', () => {
   })
 
   test('where no lock is left, that is said', () => {
-    const place = { entity: 'User', property: 'handle' }
-    const [found] = findingsOfAdoption({ step: 'fill', locks: [] }, place, { rows: 1, heapBytes: 1 }, 'names.unadopted')
+    const place = { entity: 'Page', property: 'url' }
+    const [found] = findingsOfAdoption({ step: 'fill', locks: [] }, place, { rows: 1, heapBytes: 1 })
     expect(found?.detail).toBe('next step fill; short locks: none')
   })
 

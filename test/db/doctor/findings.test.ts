@@ -387,7 +387,6 @@ describe('what the doctor says to do mends it', () => {
     ],
     'name.missing': [
       [`delete from names where text = 'user3'`],
-      // In a partitioned table; adopt has tests of its own.
       `update "user" set handle = handle || 'x' where id = 4; update "user" set handle = left(handle, -1) where id = 4`,
     ],
     'name.untrue': [
