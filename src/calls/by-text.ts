@@ -20,7 +20,7 @@ import { entitylessEvent } from './hydrate'
 import { find, findRows, foundRow, isSeen, requireDeleteDate, rowToFind } from './look-up'
 import { statementsOf } from './statements'
 import { inRow } from './values'
-import { watched, watchers } from './watch'
+import { watched } from './watch'
 
 /**
  * Returns whether a row holds the text: `findOneByText` without the entity. Reads the primary key alone.
@@ -30,21 +30,16 @@ import { watched, watchers } from './watch'
  * @throws the errors of `findOneByText`
  * @example
  * if (await existsByText(manager, Page, { url: 'http://example.com/' })) return
+ * @function
  */
-export async function existsByText<
-  Entity extends ObjectLiteral,
-  Given = DeepPartial<Entity>,
-  By extends string = string,
->(
+export const existsByText: typeof existsByTextImpl = watched('existsByText', 'text', existsByTextImpl)
+
+async function existsByTextImpl<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, CountByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<boolean> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('existsByText', 'text', existsByText<Entity, Given, By>, [manager, entity, values, options])
-  if (seen) return await seen
   checkOptions('existsByText()', options, CALL_RULES.existsByText)
   const entityText = textOf(manager, entity, options)
   const row = rowToFind('existsByText()', entityText, values)
@@ -68,21 +63,16 @@ export async function existsByText<
  * @throws the errors of `findOneByText`
  * @example
  * const known = await countByText(manager, Page, [{ url: 'http://example.com/' }, { url: 'http://example.org/' }])
+ * @function
  */
-export async function countByText<
-  Entity extends ObjectLiteral,
-  Given = DeepPartial<Entity>,
-  By extends string = string,
->(
+export const countByText: typeof countByTextImpl = watched('countByText', 'text', countByTextImpl)
+
+async function countByTextImpl<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
   options: Naming<By, CountByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<number> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('countByText', 'text', countByText<Entity, Given, By>, [manager, entity, inputs, options])
-  if (seen) return await seen
   checkOptions('countByText()', options, CALL_RULES.countByText)
   requireArray(inputs)
   const entityText = textOf(manager, entity, options)
@@ -112,21 +102,16 @@ export async function countByText<
  * @throws QueryFailedError of TypeORM for everything else, including a foreign key that refers to the row
  * @example
  * const wasThere = await deleteByText(manager, Page, { url: 'http://example.com/' })
+ * @function
  */
-export async function deleteByText<
-  Entity extends ObjectLiteral,
-  Given = DeepPartial<Entity>,
-  By extends string = string,
->(
+export const deleteByText: typeof deleteByTextImpl = watched('deleteByText', 'text', deleteByTextImpl)
+
+async function deleteByTextImpl<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, DeleteByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<boolean> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('deleteByText', 'text', deleteByText<Entity, Given, By>, [manager, entity, values, options])
-  if (seen) return await seen
   checkOptions('deleteByText()', options, CALL_RULES.deleteByText)
   const entityText = textOf(manager, entity, options)
   const row = rowToFind('deleteByText()', entityText, values)

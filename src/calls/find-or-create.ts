@@ -5,7 +5,6 @@ import { checkOptions, NO_OPTIONS } from '../options'
 import type { StoredRow } from '../sql/find'
 import {
   CALL_RULES,
-  type DeletedOption,
   type FindOrCreateManyOptions,
   type FindOrCreateOptions,
   type GivenValues,
@@ -14,16 +13,16 @@ import {
   requireArray,
 } from './call-options'
 import { calledFrom, callerOf } from './caller'
-import { type Arrival, coalescerOf } from './coalescer'
-import { type EntityText, entityTextOf, readyText, requireChanged } from './entity-text'
+import { coalescerOf } from './coalescer'
+import { entityTextOf, readyText, requireChanged } from './entity-text'
 import { findOrCreateNested, findOrCreateOneNested, nestedCall } from './graph'
 import { finish, hydrate, relationsToLoad } from './hydrate'
 import { isDeleted, requireDeleteDate } from './look-up'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
 import { type FindOrCreateResult, findOrCreateRow } from './one-row'
-import { isDeferred, type RequestedRow, requestedRow } from './row-values'
+import { isDeferred, requestedRow } from './row-values'
 import { keyValues, normalized, requireObject, withPromised } from './values'
-import { countResults, watched, watchers } from './watch'
+import { countResults, watched } from './watch'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
@@ -44,22 +43,17 @@ import { countResults, watched, watchers } from './watch'
  * @throws TextTakenError for another text or a name of the row, and for a softly deleted row with `deleted: 'throw'`
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @throws QueryFailedError of TypeORM for everything else, including a violation of another unique index
+ * @function
  */
-export async function findOrCreate<
-  Entity extends ObjectLiteral,
-  Given = DeepPartial<Entity>,
-  By extends string = string,
->(
+export const findOrCreate: typeof findOrCreateImpl = watched('findOrCreate', 'text', findOrCreateImpl, countResults)
+
+async function findOrCreateImpl<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<FindOrCreateResult<Entity>> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('findOrCreate', 'text', findOrCreate<Entity, Given, By>, [manager, entity, values, options], countResults)
-  if (seen) return await seen
-  const { entityText, nested, load, onDeleted } = planOf('findOrCreate', manager, entity, options)
+  const { entityText, nested, load, onDeleted, takes } = planOf('findOrCreate', manager, entity, options)
   if (nested)
     return await calledFrom(callerOf(findOrCreate), findOrCreateOneNested<Entity>(nested, values, options.create))
   const { lazyRelations } = entityText.metadata
@@ -69,7 +63,12 @@ export async function findOrCreate<
   try {
     const coalescer = coalescerOf(manager, entityText)
     // A call that need not wait is not delayed by a promise either.
-    const waits = coalescer.enter(arrivalOf(manager, entityText, requested, options.deleted))
+    const waits = coalescer.enter({
+      manager,
+      row: requested.row,
+      missing: isDeferred(entityText, requested) ? 'ask' : 'insert',
+      takes,
+    })
     const answer = waits && (await waits)
     let result: FindOrCreateResult<Entity> | undefined
     if (answer?.stored) {
@@ -110,24 +109,16 @@ function planOf<Entity extends ObjectLiteral>(
   checkOptions(`${operation}()`, options, CALL_RULES[operation])
   const entityText = entityTextOf(manager, entity, options.by)
   const { deleted } = options
-  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+  const takesAll = deleted === undefined || deleted === 'return'
+  if (!takesAll) requireDeleteDate(entityText, 'deleted')
   const nested = options.relations && nestedCall(manager, entityText, options)
   return {
     entityText,
     nested,
     load: nested ? undefined : relationsToLoad(entityText, options as LoadOptions),
     onDeleted: deleted && { deleted, position: 0 },
+    takes: takesAll ? undefined : (stored: StoredRow) => !isDeleted(entityText, stored),
   }
-}
-
-function arrivalOf(
-  manager: EntityManager,
-  entityText: EntityText,
-  requested: RequestedRow,
-  deleted: DeletedOption = 'return',
-): Arrival {
-  const takes = deleted === 'return' ? undefined : (stored: StoredRow) => !isDeleted(entityText, stored)
-  return { manager, row: requested.row, missing: isDeferred(entityText, requested) ? 'ask' : 'insert', takes }
 }
 
 /**
@@ -150,8 +141,16 @@ function arrivalOf(
  * @throws AttemptsExhaustedError for a batch that loses every race; batches before it, or beside it, are committed
  * @throws TransactionAbortedError, and QueryFailedError if the connection or the server fails
  * @throws the reason of an aborted `signal`. Whenever the call throws, none of its statements is still under way
+ * @function
  */
-export async function findOrCreateMany<
+export const findOrCreateMany: typeof findOrCreateManyImpl = watched(
+  'findOrCreateMany',
+  'text',
+  findOrCreateManyImpl,
+  countResults,
+)
+
+async function findOrCreateManyImpl<
   Entity extends ObjectLiteral,
   Given = DeepPartial<Entity>,
   By extends string = string,
@@ -161,16 +160,6 @@ export async function findOrCreateMany<
   inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
   options: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<FindOrCreateManyResult<Entity>[]> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched(
-      'findOrCreateMany',
-      'text',
-      findOrCreateMany<Entity, Given, By>,
-      [manager, entity, inputs, options],
-      countResults,
-    )
-  if (seen) return await seen
   const { entityText, nested, load } = planOf('findOrCreateMany', manager, entity, options)
   const { create, deleted, signal } = options
   signal?.throwIfAborted()

@@ -13,7 +13,7 @@ import { ensureNamesReady, requestedNames, requiredName, takenNames } from './na
 import { rowValues } from './row-values'
 import { type RowId, rowKey } from './update-or-fail'
 import { requireObject } from './values'
-import { watched, watchers } from './watch'
+import { watched } from './watch'
 
 /** Options of `withFreeText`. */
 export interface FreeTextOptions<Entity extends ObjectLiteral = ObjectLiteral> extends ByOptions<Entity> {
@@ -51,24 +51,22 @@ const [BATCH, MOST] = [50, 1000]
  * @throws the errors of `write`
  * @example
  * const post = await withFreeText(manager, Post, { slug: 'hello' }, (slug) => insertOrFail(manager, Post, { slug, title }))
+ * @function
  */
-export async function withFreeText<Entity extends ObjectLiteral, Result>(
+export const withFreeText: typeof withFreeTextImpl = watched(
+  'withFreeText',
+  'text or name',
+  withFreeTextImpl,
+  () => ({}),
+)
+
+async function withFreeTextImpl<Entity extends ObjectLiteral, Result>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: DeepPartial<NoInfer<Entity>>,
   write: (text: string) => Promise<Result>,
   options: FreeTextOptions<NoInfer<Entity>> = {},
 ): Promise<Result> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched(
-      'withFreeText',
-      'text or name',
-      withFreeText<Entity, Result>,
-      [manager, entity, values, write, options],
-      () => ({}),
-    )
-  if (seen) return await seen
   checkOptions('withFreeText()', options, FREE_TEXT_RULES)
   if (typeof write !== 'function') throw new DeclarationError('withFreeText(): write must be a function.')
   const sought = soughtOf(manager, entity, values, options)

@@ -20,7 +20,7 @@ import { type NoOthers, requireEntries, requireManager } from './call-options'
 import { entityColumns, entityTextOf } from './entity-text'
 import { afterWrite, fill, fire, listensTo, returnedBy } from './hydrate'
 import { inRow, keyValues, requireKnown, requireObject, requireSaved, requireUniqueText, withPromised } from './values'
-import { countInserted, watched, watchers } from './watch'
+import { countInserted, watched } from './watch'
 import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
 
 /** A value of a column, or a function that returns SQL for it, as in TypeORM's `insert`. */
@@ -68,29 +68,29 @@ const STATEMENT_ROWS = 1_000
  * @example
  * const page = await insertOrFail(manager, Page, { url: 'http://example.com/' })
  * const [site, pages] = await insertOrFail(manager, [[Site, { host }], [Page, urls.map((url) => ({ url }))]])
+ * @function
  */
-export async function insertOrFail<Entity extends ObjectLiteral>(
+export const insertOrFail: typeof insertOrFailImpl = watched('insertOrFail', 'text', insertOrFailImpl, countInserted)
+
+async function insertOrFailImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: readonly Writable<NoInfer<Entity>>[],
 ): Promise<Entity[]>
-export async function insertOrFail<Entity extends ObjectLiteral>(
+async function insertOrFailImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: Writable<NoInfer<Entity>>,
 ): Promise<Entity>
-export async function insertOrFail<const Insertions extends readonly Insertion[]>(
+async function insertOrFailImpl<const Insertions extends readonly Insertion[]>(
   manager: EntityManager,
   insertions: Insertions & { readonly [Position in keyof Insertions]: CheckedInsertion<Insertions[Position]> },
 ): Promise<{ -readonly [Position in keyof Insertions]: Inserted<Insertions[Position]> }>
-export async function insertOrFail(
+async function insertOrFailImpl(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral> | readonly Insertion[],
   values?: ObjectLiteral | readonly ObjectLiteral[],
 ): Promise<unknown> {
-  const seen =
-    watchers.hasSubscribers && watched('insertOrFail', 'text', insertOrFail, [manager, entity, values], countInserted)
-  if (seen) return await seen
   requireManager(manager)
   const single = !Array.isArray(entity)
   if (!single) requireEntries(entity, 2)

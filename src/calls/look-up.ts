@@ -13,7 +13,7 @@ import { finish, hydrate, isEntityOfClass, relationsToLoad } from './hydrate'
 import { type RowValues, rowValues } from './row-values'
 import { statementsOf } from './statements'
 import { pathsBeside, requireObject } from './values'
-import { watched, watchers } from './watch'
+import { watched } from './watch'
 
 /**
  * Returns the row that holds the text, or undefined.
@@ -124,21 +124,16 @@ export const isSeen = (entityText: EntityText, row: StoredRow, { withDeleted }: 
  * @throws TextRejectedError only for a value that is not a string, such as a number or a missing property
  * @throws SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
  * @throws DeclarationError also for a property that is neither text nor scope
+ * @function
  */
-export async function findOneByText<
-  Entity extends ObjectLiteral,
-  Given = DeepPartial<Entity>,
-  By extends string = string,
->(
+export const findOneByText: typeof findOneByTextImpl = watched('findOneByText', 'text', findOneByTextImpl)
+
+async function findOneByTextImpl<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<Entity | null> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('findOneByText', 'text', findOneByText<Entity, Given, By>, [manager, entity, values, options])
-  if (seen) return await seen
   checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
   const entityText = entityTextOf(manager, entity, options.by)
   if (options.withDeleted) requireDeleteDate(entityText, 'withDeleted')

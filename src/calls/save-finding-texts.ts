@@ -3,7 +3,7 @@ import { withSession } from '../connection/open-session'
 import { asOne, requireCurrentSnapshot } from '../connection/transactions'
 import { TextTakenError } from '../errors'
 import { dataSourceOf } from '../registry/registry'
-import { watched, watchers } from './watch'
+import { watched } from './watch'
 import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { Attempts, MAX_DANGLING } from './attempts'
 import { requireManager } from './call-options'
@@ -38,28 +38,28 @@ import { copyOfGiven, hasId, hasValue, isObject, requireObject, setRelation } fr
  * @throws TextTakenError if a row of another class holds a nested text
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @throws the errors of `save`
+ * @function
  */
-export async function saveFindingTexts<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
+export const saveFindingTexts: typeof saveFindingTextsImpl = watched('saveFindingTexts', 'text', saveFindingTextsImpl)
+
+async function saveFindingTextsImpl<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   given: readonly Given[],
   options?: SaveOptions,
 ): Promise<(Given & Entity)[]>
-export async function saveFindingTexts<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
+async function saveFindingTextsImpl<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   given: Given,
   options?: SaveOptions,
 ): Promise<Given & Entity>
-export async function saveFindingTexts(
+async function saveFindingTextsImpl(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral>,
   given: ObjectLiteral | readonly ObjectLiteral[],
   options?: SaveOptions,
 ): Promise<unknown> {
-  const seen =
-    watchers.hasSubscribers && watched('saveFindingTexts', 'text', saveFindingTexts, [manager, entity, given, options])
-  if (seen) return await seen
   requireManager(manager)
   const metadata = dataSourceOf(manager).getMetadata(entity)
   const entities = (Array.isArray(given) ? given : [given]) as ObjectLiteral[]

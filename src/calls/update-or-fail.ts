@@ -29,7 +29,7 @@ import {
 } from './values'
 import type { Writable, WritableOnly } from './insert-or-fail'
 import { ensureNamesReady, requestedNames } from './names'
-import { watched, watchers } from './watch'
+import { watched } from './watch'
 import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
 
 /**
@@ -72,25 +72,26 @@ export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unk
  * @example
  * const page = await updateOrFail(manager, Page, 1, { url: 'http://example.com/' })
  * await updateOrFail(manager, [[Page, 1, { url }], [Account, { tenant, number }, { handle }]])
+ * @function
  */
-export async function updateOrFail<Entity extends ObjectLiteral>(
+export const updateOrFail: typeof updateOrFailImpl = watched('updateOrFail', 'text', updateOrFailImpl)
+
+async function updateOrFailImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   id: RowId<NoInfer<Entity>>,
   changes: Writable<NoInfer<Entity>>,
 ): Promise<Entity>
-export async function updateOrFail<const Changes extends readonly RowChange[]>(
+async function updateOrFailImpl<const Changes extends readonly RowChange[]>(
   manager: EntityManager,
   changes: Changes & { readonly [Position in keyof Changes]: CheckedChange<Changes[Position]> },
 ): Promise<{ -readonly [Position in keyof Changes]: Changed<Changes[Position]> }>
-export async function updateOrFail(
+async function updateOrFailImpl(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral> | readonly RowChange[],
   id?: RowId<ObjectLiteral>,
   changes?: ObjectLiteral,
 ): Promise<unknown> {
-  const seen = watchers.hasSubscribers && watched('updateOrFail', 'text', updateOrFail, [manager, entity, id, changes])
-  if (seen) return await seen
   requireManager(manager)
   const single = !Array.isArray(entity)
   if (!single) requireEntries(entity, 3)

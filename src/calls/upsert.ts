@@ -10,7 +10,7 @@ import { requestedRow } from './row-values'
 import { isChanging, requireUsed, updatesOf } from './updates'
 import { finish, relationsToLoad } from './hydrate'
 import { withPromised } from './values'
-import { countResults, watched, watchers } from './watch'
+import { countResults, watched } from './watch'
 
 /**
  * Updates the rows that hold the texts, and creates those that are missing. The results have the order of the rows. If
@@ -35,8 +35,11 @@ import { countResults, watched, watchers } from './watch'
  * @throws AttemptsExhaustedError for a batch that loses every race; batches before it are committed
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @throws QueryFailedError if the connection or the server fails
+ * @function
  */
-export async function upsertByText<Entity extends ObjectLiteral>(
+export const upsertByText: typeof upsertByTextImpl = watched('upsertByText', 'text', upsertByTextImpl, countResults)
+
+async function upsertByTextImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   rows: readonly DeepPartial<NoInfer<Entity>>[],
@@ -48,22 +51,18 @@ export async function upsertByText<Entity extends ObjectLiteral>(
  * @example
  * const { entity, created } = await upsertByText(manager, Page, { url: 'http://example.com/', title: 'New' })
  */
-export async function upsertByText<Entity extends ObjectLiteral>(
+async function upsertByTextImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   row: DeepPartial<NoInfer<Entity>>,
   options?: UpsertByTextOptions<NoInfer<Entity>>,
 ): Promise<FindOrCreateResult<Entity>>
-export async function upsertByText<Entity extends ObjectLiteral>(
+async function upsertByTextImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   given: DeepPartial<NoInfer<Entity>> | readonly DeepPartial<NoInfer<Entity>>[],
   options: UpsertByTextOptions<NoInfer<Entity>> = {},
 ): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('upsertByText', 'text', upsertByText<Entity>, [manager, entity, given, options], countResults)
-  if (seen) return await seen
   checkOptions('upsertByText()', options, CALL_RULES.upsertByText)
   const entityText = entityTextOf(manager, entity, options.by)
   const updates = updatesOf(entityText, options)

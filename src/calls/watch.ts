@@ -50,45 +50,39 @@ type Count<Result> = (result: Result) => Partial<Counts>
 type Kind = 'text' | 'name' | 'text or name' | 'number' | undefined
 
 /** The channel on which operations are published. */
-export const watchers: TracingChannel<unknown, OperationEvent> = tracingChannel('typeorm-unique-text:operation')
+const watchers: TracingChannel<unknown, OperationEvent> = tracingChannel('typeorm-unique-text:operation')
 
 const underWay = new AsyncLocalStorage<OperationEvent>()
 
 /** Returns the event of the operation for which this code runs; undefined if there are no subscribers. */
 export const currentEvent = (): OperationEvent | undefined => underWay.getStore()
 
-/** Whether the next call is the second one of an operation. */
-let isSecond = false
-
 /**
- * Publishes an operation. If there are subscribers, an operation first calls this function, which calls the operation
- * again. The second call runs in the ordinary way. Without subscribers, no function wraps an operation.
+ * Returns the operation, which publishes an event for each call if there are subscribers.
  *
+ * @param name the public name, which stacks contain too
  * @param kind undefined for an operation without a particular entity
- * @param again the operation itself
- * @param given the arguments: the manager and, unless `kind` is undefined, the entity or a list that begins with it
- * @returns undefined in the second call
+ * @param operation its arguments are the manager and, unless `kind` is undefined, the entity or a list that begins with
+ * it; options have a default
  */
-export function watched<Result>(
-  operation: string,
+export function watched<Operation extends (...given: never[]) => Promise<unknown>>(
+  name: string,
   kind: Kind,
-  again: (...given: never[]) => Promise<Result>,
-  given: readonly unknown[],
-  count: Count<Result> = countRows,
-): Promise<Result> | undefined {
-  const second = isSecond
-  isSecond = false
-  if (second) return undefined
-  const run = (): Promise<Result> => {
-    isSecond = true
-    try {
-      return again(...(given as never[]))
-    } finally {
-      // If a subscriber unsubscribes at `start`, the second call does not reset this variable.
-      isSecond = false
-    }
+  operation: Operation,
+  count: Count<Awaited<ReturnType<Operation>>> = countRows,
+): Operation {
+  const run = operation as unknown as (...given: unknown[]) => ReturnType<Operation>
+  const published = (...given: unknown[]): Promise<unknown> => {
+    if (!watchers.hasSubscribers) return run(...given)
+    // `length` counts the parameters before the one with a default.
+    const { by } = Object(given[operation.length]) as { readonly by?: unknown }
+    return calledFrom(
+      callerOf(published),
+      publish(new Publication(name, kind, given, by), () => run(...given), count),
+    )
   }
-  return calledFrom(callerOf(watched), publish(new Publication(operation, kind, given), run, count))
+  for (const one of [operation, published]) Object.defineProperty(one, 'name', { value: name })
+  return published as unknown as Operation
 }
 
 async function publish<Result>(by: Publication, run: () => Promise<Result>, count: Count<Result>): Promise<Result> {
@@ -134,9 +128,9 @@ class Publication {
   private readonly started = performance.now()
   readonly event: OperationEvent
 
-  constructor(operation: string, kind: Kind, given: readonly unknown[]) {
+  constructor(operation: string, kind: Kind, given: readonly unknown[], by?: unknown) {
     const counts = { rows: 0, created: 0, refused: 0, attempts: 1, collisions: 0, shared: false, milliseconds: 0 }
-    this.event = { operation, within: currentEvent()?.operation, ...subjectOf(kind, given), ...counts }
+    this.event = { operation, within: currentEvent()?.operation, ...subjectOf(kind, given, by), ...counts }
   }
 
   start<Result>(run: () => Promise<Result>): Promise<Result> {
@@ -177,10 +171,9 @@ const DECLARED = {
 } as const
 
 /** Takes every name from the declarations, because a value in place of an entity or a property may be a text. */
-function subjectOf(kind: Kind, given: readonly unknown[]): Pick<OperationEvent, 'entity' | 'property'> {
+function subjectOf(kind: Kind, given: readonly unknown[], by: unknown): Pick<OperationEvent, 'entity' | 'property'> {
   const [manager, of] = given as [EntityManager, EntityTarget<ObjectLiteral> | readonly (readonly [string])[]]
   try {
-    const { by } = Object(given.at(-1)) as { readonly by?: unknown }
     const targets = kind ? (Array.isArray(of) ? of.map(([target]) => target as string) : [of as string]) : []
     const all = [...new Set(targets.map((target) => dataSourceOf(manager).getMetadata(target)))]
     const declared = all.flatMap((metadata) => (kind ? DECLARED[kind](metadata) : []).map(({ name }) => name))

@@ -6,7 +6,7 @@
 
 // Running the operation of a feature.
 export { entityOf, operate, type Operation, tracedTo } from './operation'
-export { countResults, watched, watchedStream, watchers } from '../calls/watch'
+export { countResults, watched, watchedStream } from '../calls/watch'
 export { serverError, SQLSTATE } from '../sql/sqlstate'
 
 // Texts: the text of a call, and many rows of it.

@@ -11,7 +11,6 @@ import {
   type RowId,
   rowKey,
   watched,
-  watchers,
 } from '../core'
 import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
@@ -69,16 +68,16 @@ export interface Holder {
  * @example
  * const holder = await findHolder(manager, 'handle', 'ada', { former: true })
  * if (holder?.former) redirect(`/${holder.name}`)
+ * @function
  */
-export async function findHolder(
+export const findHolder: typeof findHolderImpl = watched('findHolder', undefined, findHolderImpl)
+
+async function findHolderImpl(
   manager: EntityManager,
   namespace: string,
   text: string,
   options: FindHolderOptions = {},
 ): Promise<Holder | null> {
-  const seen =
-    watchers.hasSubscribers && watched('findHolder', undefined, findHolder, [manager, namespace, text, options])
-  if (seen) return await seen
   checkOptions('findHolder()', options, FIND_HOLDER_RULES)
   const names = namesOf(manager)
   const declarations = requireNamespace(names.declared, namespace)
@@ -205,14 +204,15 @@ export interface FormerName {
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
  * @example
  * const [last] = await formerNamesOf(manager, User, 1)
+ * @function
  */
-export async function formerNamesOf<Entity extends ObjectLiteral>(
+export const formerNamesOf: typeof formerNamesOfImpl = watched('formerNamesOf', 'name', formerNamesOfImpl)
+
+async function formerNamesOfImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   id: RowId<NoInfer<Entity>>,
 ): Promise<FormerName[]> {
-  const seen = watchers.hasSubscribers && watched('formerNamesOf', 'name', formerNamesOf<Entity>, [manager, entity, id])
-  if (seen) return await seen
   const { names } = entityOf(manager, entity)
   const holder = chooseName(manager, entity, names[0] ? { by: names[0].name } : {})
   const { values } = rowKey(holder, id)
@@ -238,17 +238,21 @@ export async function formerNamesOf<Entity extends ObjectLiteral>(
  * as `insertOrFail`
  * @example
  * const { entity, created } = await findOrCreateHolder(manager, User, { handle: 'ada', title: 'Countess' })
+ * @function
  */
-export async function findOrCreateHolder<Entity extends ObjectLiteral>(
+export const findOrCreateHolder: typeof findOrCreateHolderImpl = watched(
+  'findOrCreateHolder',
+  'name',
+  findOrCreateHolderImpl,
+  countResults,
+)
+
+async function findOrCreateHolderImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: DeepPartial<NoInfer<Entity>>,
   options: ByNameOptions = {},
 ): Promise<FindOrCreateResult<Entity>> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('findOrCreateHolder', 'name', findOrCreateHolder<Entity>, [manager, entity, values, options], countResults)
-  if (seen) return await seen
   checkOptions('findOrCreateHolder()', options, BY_NAME_RULES)
   const holder = chooseName(manager, entity, options)
   const name = requiredName(holder, holder.declaration, values)

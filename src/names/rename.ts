@@ -1,15 +1,5 @@
 import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
-import {
-  entityOf,
-  operate,
-  type Operation,
-  type RowId,
-  rowKey,
-  updateNames,
-  updateOrFail,
-  watched,
-  watchers,
-} from '../core'
+import { entityOf, operate, type Operation, type RowId, rowKey, updateNames, updateOrFail, watched } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { type HolderEntity, holderEntity, namesOf, releaseExpiredStatement } from './sql/statements'
@@ -28,15 +18,16 @@ import { type HolderEntity, holderEntity, namesOf, releaseExpiredStatement } fro
  * as `updateOrFail`
  * @example
  * const user = await rename(manager, User, 1, { handle: 'grace' })
+ * @function
  */
-export async function rename<Entity extends ObjectLiteral>(
+export const rename: typeof renameImpl = watched('rename', 'name', renameImpl)
+
+async function renameImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   id: RowId<NoInfer<Entity>>,
   names: { readonly [Property in keyof Entity]?: Extract<Entity[Property], string | null> },
 ): Promise<Entity> {
-  const seen = watchers.hasSubscribers && watched('rename', 'name', rename<Entity>, [manager, entity, id, names])
-  if (seen) return await seen
   const { metadata, names: declared } = entityOf(manager, entity)
   const given: unknown = names
   const values = new Map(typeof given === 'object' && given !== null ? Object.entries(given) : [])
@@ -66,16 +57,16 @@ export async function rename<Entity extends ObjectLiteral>(
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
  * @example
  * const [ada, grace] = await swapNames(manager, User, 1, 2)
+ * @function
  */
-export async function swapNames<Entity extends ObjectLiteral>(
+export const swapNames: typeof swapNamesImpl = watched('swapNames', 'name', swapNamesImpl)
+
+async function swapNamesImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   one: RowId<NoInfer<Entity>>,
   ...[other, options = {}]: [other: RowId<NoInfer<Entity>>, options?: ByNameOptions]
 ): Promise<[Entity, Entity]> {
-  const seen =
-    watchers.hasSubscribers && watched('swapNames', 'name', swapNames<Entity>, [manager, entity, one, other, options])
-  if (seen) return await seen
   checkOptions('swapNames()', options, BY_NAME_RULES)
   const holder = chooseName(manager, entity, options)
   const keys = [one, other].map((id) => rowKey(holder, id))
@@ -153,10 +144,11 @@ export interface ReleaseExpiredOptions {
  * @throws SchemaDriftError, UnsupportedDatabaseError, DeclarationError
  * @example
  * setInterval(() => void releaseExpired(dataSource.manager), 3_600_000)
+ * @function
  */
-export async function releaseExpired(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
-  const seen = watchers.hasSubscribers && watched('releaseExpired', undefined, releaseExpired, [manager, options])
-  if (seen) return await seen
+export const releaseExpired: typeof releaseExpiredImpl = watched('releaseExpired', undefined, releaseExpiredImpl)
+
+async function releaseExpiredImpl(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
   checkOptions('releaseExpired()', options, { batch: RULE.positive } satisfies Rules<ReleaseExpiredOptions>)
   const names = namesOf(manager)
   return await operate(manager, { text: names.text() }, async (operation) => {

@@ -1,5 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { entityOf, operate, watched, watchers } from '../core'
+import { entityOf, operate, watched } from '../core'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { countStatements } from './sql/count'
@@ -23,16 +23,16 @@ const COUNT_RULES: Rules<CountWithinOptions> = { by: { takes: RULE.name.takes, e
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @example
  * const comments = await countWithin(manager, Comment, { post: 7 })
+ * @function
  */
-export async function countWithin<Entity extends ObjectLiteral>(
+export const countWithin: typeof countWithinImpl = watched('countWithin', 'number', countWithinImpl)
+
+async function countWithinImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   scope: DeepPartial<NoInfer<Entity>>,
   options: CountWithinOptions = {},
 ): Promise<number> {
-  const seen =
-    watchers.hasSubscribers && watched('countWithin', 'number', countWithin<Entity>, [manager, entity, scope, options])
-  if (seen) return await seen
   const { of, number } = countedNumber('countWithin()', manager, entity, options)
   const values = scopeValues('countWithin()', of, number, scope)
   return await operate(manager, { number }, async ({ session }) => {
@@ -51,16 +51,16 @@ export async function countWithin<Entity extends ObjectLiteral>(
  * @throws SchemaDriftError, UnsupportedDatabaseError, QueryFailedError
  * @example
  * await recount(manager, Comment)
+ * @function
  */
-export async function recount<Entity extends ObjectLiteral>(
+export const recount: typeof recountImpl = watched('recount', 'number', recountImpl)
+
+async function recountImpl<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   scope?: DeepPartial<NoInfer<Entity>>,
   options: CountWithinOptions = {},
 ): Promise<number> {
-  const seen =
-    watchers.hasSubscribers && watched('recount', 'number', recount<Entity>, [manager, entity, scope, options])
-  if (seen) return await seen
   const { of, number } = countedNumber('recount()', manager, entity, options)
   const statements = countStatements(number.table)
   const isOne = scope !== undefined || number.table.scope.length === 0

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { EntityManager, QueryRunner } from 'typeorm'
-import { operate, type Operation, rowValues, serverError, SQLSTATE, tracedTo, watched, watchers } from '../core'
+import { operate, type Operation, rowValues, serverError, SQLSTATE, tracedTo, watched } from '../core'
 import {
   DeclarationError,
   httpStatusOf,
@@ -120,20 +120,19 @@ export interface OnceResult<Answer> {
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError before `work` is called
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, or once `work` was called
  * @throws any other error of `work`
+ * @function
  */
-export async function once<Answer>(
+export const once: typeof onceImpl = watched('once', undefined, onceImpl, ({ replayed }) => ({
+  rows: 1,
+  created: replayed ? 0 : 1,
+}))
+
+async function onceImpl<Answer>(
   manager: EntityManager,
   token: string,
   work: ((manager: EntityManager) => Promise<Answer> | Answer) & JsonAnswer<Answer>,
   options: OnceOptions = {},
 ): Promise<OnceResult<Answer>> {
-  const seen =
-    watchers.hasSubscribers &&
-    watched('once', undefined, once<Answer>, [manager, token, work, options], ({ replayed }) => ({
-      rows: 1,
-      created: replayed ? 0 : 1,
-    }))
-  if (seen) return await seen
   const traced = tracedTo(once)
   checkOptions('once()', options, ONCE_RULES)
   const call = callOf(manager, token, work, options)

@@ -8,7 +8,6 @@ import {
   rowValues,
   UniqueText,
   watched,
-  watchers,
   whereNotNull,
 } from '../core'
 import { DeclarationError } from '../errors'
@@ -187,10 +186,11 @@ Object.defineProperty(OnceToken, ONCE_TOKEN, { value: true })
  * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also inside work that runs for the token
  * @throws SchemaDriftError, UnsupportedDatabaseError
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @function
  */
-export async function forgetToken(manager: EntityManager, token: string): Promise<boolean> {
-  const seen = watchers.hasSubscribers && watched('forgetToken', undefined, forgetToken, [manager, token])
-  if (seen) return await seen
+export const forgetToken: typeof forgetTokenImpl = watched('forgetToken', undefined, forgetTokenImpl)
+
+async function forgetTokenImpl(manager: EntityManager, token: string): Promise<boolean> {
   const tokens = tokensOf(manager)
   const { key } = rowValues(tokens.entityText, { token })
   requireNotInside(tokens, token, 'forgetToken')
@@ -219,10 +219,11 @@ export interface TokenAnswer {
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @example
  * const payment = await tokenOf(dataSource.manager, `pay ${key}`)
+ * @function
  */
-export async function tokenOf(manager: EntityManager, token: string): Promise<TokenAnswer | null> {
-  const seen = watchers.hasSubscribers && watched('tokenOf', undefined, tokenOf, [manager, token])
-  if (seen) return await seen
+export const tokenOf: typeof tokenOfImpl = watched('tokenOf', undefined, tokenOfImpl)
+
+async function tokenOfImpl(manager: EntityManager, token: string): Promise<TokenAnswer | null> {
   const tokens = tokensOf(manager)
   const { key } = rowValues(tokens.entityText, { token })
   return await withTokens(manager, tokens, async ({ session }) => {
@@ -252,14 +253,18 @@ export interface RemoveExpiredTokensOptions {
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @example
  * setInterval(() => removeExpiredTokens(dataSource.manager).catch(report), 3_600_000)
+ * @function
  */
-export async function removeExpiredTokens(
+export const removeExpiredTokens: typeof removeExpiredTokensImpl = watched(
+  'removeExpiredTokens',
+  undefined,
+  removeExpiredTokensImpl,
+)
+
+async function removeExpiredTokensImpl(
   manager: EntityManager,
   options: RemoveExpiredTokensOptions = {},
 ): Promise<number> {
-  const seen =
-    watchers.hasSubscribers && watched('removeExpiredTokens', undefined, removeExpiredTokens, [manager, options])
-  if (seen) return await seen
   checkOptions('removeExpiredTokens()', options, { batch: RULE.positive } satisfies Rules<RemoveExpiredTokensOptions>)
   const tokens = tokensOf(manager)
   return await withTokens(manager, tokens, async (operation) => {

@@ -100,7 +100,7 @@ function openFlow<Entity extends ObjectLiteral>(
     window,
   })
   const results = resultsOf(flow, signal, traced)
-  return { flow, results: watchedStream(results, operation, 'text', [dataSource.manager, entity, options]) }
+  return { flow, results: watchedStream(results, operation, 'text', [dataSource.manager, entity], options.by) }
 }
 
 /** Yields the results one by one, up to the first that is missing. */
