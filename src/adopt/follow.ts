@@ -139,7 +139,7 @@ export async function follow(
 ): Promise<FollowReport> {
   checkOptions('follow()', options, FOLLOW_RULES, ['signal'])
   return await withText(dataSource, entity, options, async (session, target) => {
-    requireAdopted(target, true)
+    requireAdopted(target)
     const counts = { filled: 0, normalized: 0, numbered: 0 }
     const run: WorkRun = { session, options: {}, counts }
     const { on } = target

@@ -5,21 +5,11 @@ export { follow, type FollowOptions, type FollowReport } from './follow'
 export type { AdoptionLock, AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
 export {
   checkMerge,
-  type MergeChange,
-  type MergeDecision,
+  type LeftRow,
   mergeDuplicates,
   type MergeOptions,
+  type MergeProgress,
   type MergeReport,
-  type MergeRows,
-  type NamedReferences,
+  type TurnedReferences,
 } from './merge'
-export type { LeftRow, MergedKey } from './merge-rows'
-export {
-  forgetMerges,
-  type LeftChange,
-  resolveMerged,
-  unmerge,
-  type UnmergeOptions,
-  type UnmergeReport,
-} from './unmerge'
 export type { AdoptReport, Duplicates, RefusedRow } from './work'

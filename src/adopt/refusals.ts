@@ -135,14 +135,8 @@ export function againstOwn(error: unknown, { on, what, ours, next = CORRECT, ofU
   )
 }
 
-/** @throws AdoptionError if the text has a guard but should not, or should have a guard but does not */
-export function requireAdopted({ declaration, state, on }: Target, wanted: boolean): void {
-  const isAdopted = findDrift(declaration.table, state).length === 0
-  if (isAdopted === wanted) return
-  throw new AdoptionError(
-    'unsupported',
-    wanted
-      ? `${tableName(on.table)} is not adopted yet: run adopt first.`
-      : `${tableName(on.table)} is unique, so merged rows would be duplicates again: run abandon first.`,
-  )
+/** @throws AdoptionError if the text has no guard, or another one */
+export function requireAdopted({ declaration, state, on }: Target): void {
+  if (findDrift(declaration.table, state).length === 0) return
+  throw new AdoptionError('unsupported', `${tableName(on.table)} is not adopted yet: run adopt first.`)
 }

@@ -26,7 +26,7 @@ const COMMAND_SETTINGS = {
   jit: 'off',
   // If a policy would hide rows, the query fails instead.
   row_security: 'off',
-  // A log holds values as text. A session with other settings must read the same values.
+  // The list of a merge holds values as text, which a session with other settings must read as the same values.
   datestyle: 'ISO, YMD',
   timezone: 'UTC',
   intervalstyle: 'postgres',
@@ -342,9 +342,20 @@ export class AdoptSession {
   }
 }
 
-/** The size of the next batch, chosen so that the batch has the wanted duration. */
-class BatchSize {
-  private rate: number | undefined
+/** How much each batch counts for the next estimate, relative to the batch after it. */
+const MEMORY = 0.85
+
+/**
+ * The size of the next batch. A batch takes a fixed time, mostly for its statements, and a time for each row. The wanted
+ * duration is that of the rows. If the fixed time counted too, batches on a busy server would shrink to one row.
+ */
+export class BatchSize {
+  /** Sums over the last batches. */
+  private sums = { weight: 0, rows: 0, time: 0, squares: 0, products: 0 }
+  private fixed = 0
+  private each = Infinity
+  /** How many of the last batches took more than twice the expected time. */
+  private slow = 0
 
   /** @param least the least size, unless even such a batch takes more than four times the wanted duration */
   constructor(
@@ -358,12 +369,38 @@ class BatchSize {
     return Math.max(this.fewest, Math.round(this.now))
   }
 
-  /** Adapts the size to the duration of a batch. A slow batch counts at once, a quick one gradually. */
+  /** Adapts the size to the duration of a batch, at most by a factor of two. */
   took(milliseconds: number, done: number): void {
-    const rate = Math.max(done, 1) / Math.max(milliseconds, 0.1)
-    this.rate = this.rate === undefined || rate < this.rate ? rate : (this.rate + rate) / 2
-    const wanted = Math.min(this.rate * this.targetMilliseconds, this.now * 2)
-    this.now = Math.max(wanted, Math.min(this.least, wanted * 4))
+    const isSlow = milliseconds > 2 * (this.fixed + this.each * done)
+    this.slow = isSlow ? this.slow + 1 : 0
+    // The server has become slower, so earlier batches say nothing.
+    const memory = this.slow > 1 ? 0 : MEMORY
+    const { weight, rows, time, squares, products } = this.sums
+    this.sums = {
+      weight: weight * memory + 1,
+      rows: rows * memory + done,
+      time: time * memory + milliseconds,
+      squares: squares * memory + done * done,
+      products: products * memory + done * milliseconds,
+    }
+    const isEven = this.fitLine()
+    const wanted = this.each > 0 ? this.targetMilliseconds / this.each : Infinity
+    // Batches of one size do not show the fixed time.
+    const next = isEven && this.sums.weight > 2 ? Math.max(wanted, this.now + 1, this.now * 1.25) : wanted
+    const near = Math.min(Math.max(next, this.now / 2), isSlow ? this.now / 2 : this.now * 2)
+    this.now = Math.max(near, Math.min(this.least, near * 4))
+  }
+
+  /** Fits the line of least squares. @returns whether the sizes are too similar for a line */
+  private fitLine(): boolean {
+    const { weight, squares, products } = this.sums
+    const [rows, time] = [this.sums.rows / weight, this.sums.time / weight]
+    const spread = squares / weight - rows * rows
+    const isEven = spread < 0.01 * rows * rows
+    const slope = (products / weight - rows * time) / spread
+    this.each = isEven ? time / rows : Math.min(slope, time / rows)
+    this.fixed = Math.max(0, time - this.each * rows)
+    return isEven
   }
 }
 

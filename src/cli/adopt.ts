@@ -1,4 +1,3 @@
-import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EntityTarget, ObjectLiteral } from 'typeorm'
 import {
@@ -14,22 +13,19 @@ import {
   checkMerge,
   describeHolder,
   follow,
-  forgetMerges,
   mergeDuplicates,
+  type MergeProgress,
   type MergeReport,
-  type MergeRows,
   planAdoption,
-  unmerge,
-  type UnmergeReport,
 } from '../adopt'
 import { serverError, SQLSTATE } from '../core'
 import { doctor } from '../doctor'
 import { formatFinding } from './commands'
 import { findEntity } from './entity'
-import { linesOf, number, onlyExport, printable, printableLines, writeEvent } from './terminal'
-import { type CommandRun, EXIT, type ExitCode, type KeptRow, UsageError } from './usage'
+import { linesOf, number, printable, printableLines, writeEvent } from './terminal'
+import { type CommandRun, EXIT, type ExitCode } from './usage'
 
-type AdoptRun = CommandRun<'adopt' | 'abandon' | 'unmerge'>
+type AdoptRun = CommandRun<'adopt' | 'abandon'>
 
 /** A command with its entity and its reporter. */
 interface Command extends AdoptRun {
@@ -37,7 +33,7 @@ interface Command extends AdoptRun {
   readonly reporter: Reporter
 }
 
-/** Runs adopt, abandon or unmerge, and prints how long each lock was held. */
+/** Runs adopt or abandon, and prints how long each lock was held. */
 export async function runAdopt(run: AdoptRun): Promise<ExitCode> {
   const { target } = findEntity(run.dataSource, run.invocation.entity)
   const reporter = new Reporter(run, target)
@@ -68,41 +64,24 @@ async function runCommand(command: Command): Promise<boolean> {
   } else if (invocation.kind === 'abandon') {
     const report = await abandon(dataSource, target, { property, ...reporter.locking })
     reporter.report(report, () => 'The table is abandoned. No text was changed.\n')
-  } else if (invocation.kind === 'unmerge') {
-    const onProgress = reporter.rowsOf('unmerge')
-    const { dryRun } = invocation
-    let key: string | ObjectLiteral | undefined = invocation.key
-    try {
-      if (key?.startsWith('{') === true) key = JSON.parse(key) as ObjectLiteral
-    } catch {
-      throw new UsageError(`--key is a value, or JSON of several columns: --key '{"tenant":1,"id":17}'`)
-    }
-    const report = await unmerge(dataSource, target, { ...pace, ...reporter.stoppable, key, dryRun, onProgress })
-    reporter.report(report, () => formatUnmerge(report, dryRun))
-    return report.left.length === 0
-  } else if (invocation.forgetLog) {
-    await forgetMerges(dataSource, target, { property })
-    reporter.report({}, () => 'The log of merges is empty.\n')
   } else return await adoptAndMerge(command)
   return true
 }
 
 /** @returns whether nothing is left to do by hand */
 async function adoptAndMerge({ dataSource, invocation, signal, target, reporter }: Command): Promise<boolean> {
-  const { pace, merge: given } = invocation
+  const { pace, merge } = invocation
   const { property } = pace
   const { stoppable, locking } = reporter
-  // The adoption may take hours, so a file or a table that does not exist ends the command at once.
-  const merge = given && { also: given.also, conflict: given.conflict, keep: await keepOf(given.keep) }
-  const file = given?.list === undefined ? undefined : openKeys(given.list)
-  if (merge) await checkMerge(dataSource, target, { property, also: merge.also, conflict: merge.conflict })
+  // The adoption may take hours, so what prevents the merge ends the command at once.
+  if (merge) await checkMerge(dataSource, target, { property, also: merge.also, list: merge.list })
   const mergeAll = async (dryRun: boolean): Promise<boolean> => {
     if (!merge) return true
-    const onProgress = reporter.rowsOf('merge')
-    const options = { ...pace, ...stoppable, ...merge, dryRun, onProgress, onMerged: file }
-    const merged = await mergeDuplicates(dataSource, target, options)
-    file?.(merged.left)
-    reporter.report(merged, () => formatMerge(merged, dryRun))
+    const onProgress = ({ rows, total }: MergeProgress): void => {
+      reporter.progress({ step: 'merge', fraction: total === 0 ? undefined : rows / total, rows, total })
+    }
+    const merged = await mergeDuplicates(dataSource, target, { ...pace, ...stoppable, ...merge, dryRun, onProgress })
+    reporter.report(merged, () => formatMerge(merged, dryRun, merge.list))
     return merged.left.length === 0
   }
   if (invocation.dryRun) {
@@ -141,52 +120,17 @@ const MERGE_LATER =
   'adopt changes none of these rows but to normalize their texts. Once the table is adopted, the same command lists ' +
   'what a merge would do to each row.\n'
 
-async function keepOf(keep: KeptRow): Promise<'oldest' | 'newest' | MergeRows> {
-  if (typeof keep !== 'object') return keep
-  const merge = await onlyExport(keep.file, (value): value is MergeRows => typeof value === 'function')
-  if (merge) return merge
-  throw new UsageError(`"${keep.file}" must export one function: export default (rows) => ({ keep: rows[0] }).`)
-}
+const LEFT_SHOWN = 10
 
-const CONFLICT_NEXT =
-  'Where the reason is the name of a constraint or an index, --conflict TABLE=merge, with the name of its table, merges ' +
-  'the rows that clash there too. '
-
-/** Opens a new file for keys of rows, as lines of JSON. */
-function openKeys(name: string): (rows: readonly object[]) => void {
-  let file: number
-  try {
-    file = openSync(name, 'wx')
-  } catch (error) {
-    throw new UsageError(`--list names a file that cannot be made, or that exists: ${name}`, { cause: error })
-  }
-  return (rows) => void writeSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
-}
-
-function formatMerge({ merged, changes, left }: MergeReport, dryRun: boolean): string {
-  const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
-  // A reason with a space is a clause, not the name of a constraint.
-  const next = left.some(({ reason }) => !reason.includes(' ')) ? CONFLICT_NEXT : ''
-  const todo = `${next}Change the ${next === '' ? '' : 'other '}rows by hand. Then run the same command again.`
-  const leftLines = left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, todo]
-  const were = dryRun ? 'would be' : 'were'
-  const turned = changes.map(({ table, columns, rows: n }) =>
-    columns
-      ? `  ${table} (${columns.join(', ')}): references turned: ${number(n)}`
-      : `  ${table}: clashing rows merged: ${number(n)}`,
-  )
-  return linesOf([`${number(merged)} rows ${were} merged.`, ...turned, ...leftLines])
-}
-
-const NOT_WHOLE_NEXT =
-  'A row that did not come back is in the log still: mend the reason, and run the same command again. A value or a ' +
-  'reference that has changed since the merge stays as it is.'
-
-function formatUnmerge({ restored, left }: UnmergeReport, dryRun: boolean): string {
-  const rows = left.map(({ table, row, reason }) => `  ${table} ${JSON.stringify(row)}: ${reason}`)
-  const leftLines =
-    left.length === 0 ? [] : [`Not as before the merge: ${number(left.length)}`, ...rows, NOT_WHOLE_NEXT]
-  return linesOf([`${number(restored)} rows ${dryRun ? 'would be' : 'were'} restored.`, ...leftLines])
+function formatMerge({ merged, turned, left }: MergeReport, dryRun: boolean, list: string): string {
+  const first = left.slice(0, LEFT_SHOWN)
+  const rows = first.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
+  const todo = `The list has all of them: ${list}. Change them by hand, and run the same command again.`
+  return linesOf([
+    `${number(merged)} rows ${dryRun ? 'would be' : 'were'} merged.`,
+    ...turned.map(({ table, column, rows: n }) => `  ${table} (${column}): references turned: ${number(n)}`),
+    ...(left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, todo]),
+  ])
 }
 
 /** The shortest interval between progress lines, and the longest silence. */
@@ -194,7 +138,17 @@ const PROGRESS_MILLISECONDS = 2_000
 const SILENCE_MILLISECONDS = 4_000
 const ASKING_MILLISECONDS = 500
 
-type StepProgress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress['step'] | 'merge' | 'unmerge' }
+interface StepProgress extends Omit<AdoptProgress, 'step'> {
+  readonly step: AdoptProgress['step'] | 'merge'
+  /** How many rows there are, if it is known. The speed is then reported too. */
+  readonly total?: number
+}
+
+interface KnownProgress extends Omit<StepProgress, 'total'> {
+  readonly total: number | undefined
+  readonly rowsPerSecond: number | undefined
+  readonly secondsLeft: number | undefined
+}
 
 type Stoppable = Pick<AdoptOptions, 'onNotice'> & Pick<AdoptRun, 'signal'>
 
@@ -211,7 +165,7 @@ class Reporter {
   private readonly beat: NodeJS.Timeout
   private current: StepProgress | undefined
   /** The fraction and the time of the first report of the step, because a step may continue an earlier run. */
-  private begun = { fraction: 0, at: 0 }
+  private begun = { fraction: 0, at: 0, rows: 0 }
   private printed = performance.now()
   private asked: Promise<AdoptionStatus | undefined> | undefined
 
@@ -240,13 +194,10 @@ class Reporter {
   readonly progress = (progress: StepProgress): void => {
     const now = performance.now()
     const isNew = progress.step !== this.current?.step
-    if (isNew || this.current?.fraction === undefined) this.begun = { fraction: progress.fraction ?? 0, at: now }
+    if (isNew || this.current?.fraction === undefined)
+      this.begun = { fraction: progress.fraction ?? 0, at: now, rows: progress.rows }
     this.current = progress
     if (isNew || now - this.printed >= PROGRESS_MILLISECONDS) this.writeProgress(progress)
-  }
-
-  rowsOf(step: StepProgress['step']): (rows: number) => void {
-    return (rows) => this.progress({ step, fraction: undefined, rows })
   }
 
   error({ reason, message }: AdoptionError): void {
@@ -284,14 +235,15 @@ class Reporter {
     this.run.streams.stderr.write(`${new Date().toTimeString().slice(0, 8)}  ${printable(line)}\n`)
   }
 
-  private writeProgress({ step, rows, fraction: own }: StepProgress, status?: AdoptionStatus): void {
+  private writeProgress({ step, rows, fraction: own, total }: StepProgress, status?: AdoptionStatus): void {
     const fraction = own ?? status?.fraction ?? undefined
     const seconds = (performance.now() - this.begun.at) / 1_000
     const left = this.secondsLeft(own ?? 0, seconds)
-    if (this.json) {
-      return this.writeEvent({ event: 'progress', step, fraction, rows, secondsLeft: left, ...(status && { status }) })
-    }
-    this.writeLine(describeProgress({ step, rows, fraction }, seconds, left, status).join('  '))
+    const rowsPerSecond =
+      total !== undefined && seconds >= 1 ? Math.round((rows - this.begun.rows) / seconds) : undefined
+    const known = { step, fraction, rows, total, rowsPerSecond, secondsLeft: left }
+    if (this.json) return this.writeEvent({ event: 'progress', ...known, ...(status && { status }) })
+    this.writeLine(describeProgress(known, seconds, status).join('  '))
   }
 
   /** Uses only the fraction of the step. The server reports the fraction of a phase, and a step has several phases. */
@@ -316,9 +268,8 @@ class Reporter {
 
 /** @param status the server's status of a step that reports nothing itself */
 function describeProgress(
-  { step, fraction, rows }: StepProgress,
+  { step, fraction, rows, total, rowsPerSecond, secondsLeft: left }: KnownProgress,
   seconds: number,
-  left: number | undefined,
   status: AdoptionStatus | undefined,
 ): string[] {
   const silent = status && [
@@ -329,7 +280,8 @@ function describeProgress(
     step,
     ...(status?.phase == null ? [] : [status.phase]),
     ...(fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]),
-    ...(rows > 0 ? [`${number(rows)} rows`] : []),
+    ...(rows > 0 ? [`${number(rows)} ${total === undefined ? '' : `of ${number(total)} `}rows`] : []),
+    ...(rowsPerSecond === undefined ? [] : [`${number(rowsPerSecond)} rows/s`]),
     ...(left === undefined ? [] : [left < 90 ? `${Math.round(left)} s left` : `${Math.round(left / 60)} min left`]),
     ...(silent ?? []),
   ]

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
-import type { AdoptOptions, NamedReferences } from '../adopt'
+import type { AdoptOptions, MergeOptions } from '../adopt'
 import { STEPS } from '../adopt/options'
 import type { DataSource } from 'typeorm'
 import type { RecordFormat, RecordRules } from './records'
@@ -48,7 +48,7 @@ type EntityInvocation = {
       readonly json: boolean
     }
   | {
-      readonly kind: 'adopt' | 'abandon' | 'unmerge'
+      readonly kind: 'adopt' | 'abandon'
       readonly dryRun: boolean
       /** Whether to report the command of another terminal and change nothing. */
       readonly status: boolean
@@ -61,20 +61,11 @@ type EntityInvocation = {
         'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
       >
       /** The merge of duplicates once the table is adopted. */
-      readonly merge: MergeInvocation | undefined
-      readonly forgetLog: boolean
-      /** The only merged row to restore. */
-      readonly key: string | undefined
+      readonly merge: Required<Pick<MergeOptions, 'keep' | 'also' | 'list'>> | undefined
       /** Whether to normalize the writes of other code afterwards. */
       readonly follow: boolean
     }
 )
-
-interface MergeInvocation extends Required<NamedReferences> {
-  readonly keep: KeptRow
-  /** The file for the keys of merged and left rows. */
-  readonly list: string | undefined
-}
 
 /** A command that is connected to the database. */
 export interface CommandRun<Kind extends Invocation['kind']> {
@@ -83,9 +74,6 @@ export interface CommandRun<Kind extends Invocation['kind']> {
   readonly streams: Streams
   readonly signal: AbortSignal
 }
-
-/** The row to keep, or the file of the function that chooses. */
-export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
 
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
 
@@ -104,7 +92,7 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
        typeorm-unique-text preview -d DATA-SOURCE --entity NAME [--property NAME]
                                    --normalize NAMES
        typeorm-unique-text recount -d DATA-SOURCE --entity NAME [--property NAME]
-       typeorm-unique-text adopt|abandon|unmerge -d DATA-SOURCE --entity NAME
+       typeorm-unique-text adopt|abandon -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
        typeorm-unique-text explain CODE
 
@@ -132,13 +120,11 @@ file that exports a normalizer. It changes nothing.
 
 adopt brings a table with rows under the guard while the application runs, or gives its
 rows their numbers or names. If it stops, the same command continues. abandon removes
-everything again and changes no text; unmerge then restores merged rows, and what has
-changed since stays and is listed
-(docs/adopting.md).
+everything again and changes no text (docs/adopting.md).
 
       --dry-run             print the steps and their SQL, and change nothing. Of an
-                            adopted table with --merge, and of unmerge: do each batch,
-                            undo it, and print what it would change and leave
+                            adopted table with --merge: do each batch, undo it, and
+                            print what it would change and leave
       --until STEP          stop after begin, fill, number, index, check or guard
       --batch-ms N          how long a batch lasts (default 50)
       --pause N             milliseconds between two batches (default 0), or a file that
@@ -148,18 +134,14 @@ changed since stays and is listed
       --status              report how far a command in another terminal is, what it
                             waits for and who holds a lock, and change nothing
       --fake MIGRATION      then mark this pending migration as run
-      --merge WHICH         then keep the oldest or newest row of equal texts, or the
-                            one that the function of a file chooses, and turn all
-                            references to it; a log keeps the others
+      --merge WHICH         then keep the oldest or newest row of equal texts, turn all
+                            references to it, and delete the others; needs --list
       --also TABLE.COLUMN   a reference without a foreign key to turn too; repeatable. Of
                             a column that refers to several tables also which rows:
                             "file.owner_id where owner_type = 'page'"
-      --conflict TABLE=merge
-                            merge rows of TABLE that clash, too; may be repeated
-      --list FILE           write the keys of all rows that a merge turns into another,
-                            or leaves with a reason, to a new file as lines of JSON
-      --forget-log          empty the log of merges
-      --key KEY             unmerge: the only row that is to come back
+      --list FILE           the file that keeps the rows that a merge deletes, and the
+                            references that it turns, as lines of JSON to restore them
+                            from; the list of an earlier merge is continued
       --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
       --user-triggers fire  let the table's own triggers run for every row
@@ -179,7 +161,7 @@ changed since stays and is listed
       --table NAME        the doctor looks at this partition or shard of the entity,
                           also at one that is not attached yet
       --json              print the report of the doctor as JSON (docs/doctor.md); import,
-                          adopt, abandon and unmerge print each event as a line of JSON
+                          adopt and abandon print each event as a line of JSON
   -h, --help              show this help and exit
   -v, --version           show the version and exit
 
@@ -187,7 +169,7 @@ Exit codes: 0 success, 1 failure, rows that are left, or an error that the docto
 2 wrong usage, 130 stopped by Ctrl-C, 143 by SIGTERM.
 `
 
-const COMMANDS = ['import', 'doctor', 'preview', 'recount', 'adopt', 'abandon', 'unmerge'] as const
+const COMMANDS = ['import', 'doctor', 'preview', 'recount', 'adopt', 'abandon'] as const
 
 type CommandName = (typeof COMMANDS)[number]
 
@@ -196,35 +178,30 @@ type Option = NonNullable<ParseArgsConfig['options']>[string] & {
   readonly of?: readonly CommandName[]
 }
 
-const OF_BATCHES = ['adopt', 'unmerge'] as const
-
 /** The options, and the commands that take them. */
 const OPTIONS = {
   // The spelling is that of TypeORM's own commands.
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
   table: { type: 'string', of: ['doctor'] },
-  property: { type: 'string', of: ['import', 'preview', 'recount', 'adopt', 'abandon', 'unmerge'] },
+  property: { type: 'string', of: ['import', 'preview', 'recount', 'adopt', 'abandon'] },
   format: { type: 'string', of: ['import'] },
   map: { type: 'string', multiple: true, of: ['import'] },
   set: { type: 'string', multiple: true, of: ['import'] },
   strict: { type: 'boolean', of: ['import'] },
-  json: { type: 'boolean', of: ['import', 'doctor', 'adopt', 'abandon', 'unmerge'] },
-  'dry-run': { type: 'boolean', of: ['import', 'adopt', 'unmerge'] },
-  key: { type: 'string', of: ['unmerge'] },
+  json: { type: 'boolean', of: ['import', 'doctor', 'adopt', 'abandon'] },
+  'dry-run': { type: 'boolean', of: ['import', 'adopt'] },
   until: { type: 'string', of: ['adopt'] },
-  'batch-ms': { type: 'string', of: OF_BATCHES },
-  pause: { type: 'string', of: OF_BATCHES },
-  'max-lag': { type: 'string', of: OF_BATCHES },
-  'max-wal': { type: 'string', of: OF_BATCHES },
+  'batch-ms': { type: 'string', of: ['adopt'] },
+  pause: { type: 'string', of: ['adopt'] },
+  'max-lag': { type: 'string', of: ['adopt'] },
+  'max-wal': { type: 'string', of: ['adopt'] },
   status: { type: 'boolean', of: ['adopt'] },
   fake: { type: 'string', of: ['adopt'] },
   merge: { type: 'string', of: ['adopt'] },
   also: { type: 'string', multiple: true, of: ['adopt'] },
-  conflict: { type: 'string', multiple: true, of: ['adopt'] },
   list: { type: 'string', of: ['adopt'] },
   normalize: { type: 'string', of: ['preview'] },
-  'forget-log': { type: 'boolean', of: ['adopt'] },
   follow: { type: 'boolean', of: ['adopt'] },
   refused: { type: 'string', of: ['import', 'adopt'] },
   'user-triggers': { type: 'string', of: ['adopt'] },
@@ -272,13 +249,13 @@ function requireTaken(command: CommandName, values: Values, operands: readonly s
     throw new UsageError(`${command} takes no list. Name an entity by --entity.`)
   if (given.includes('table') && !given.includes('entity'))
     throw new UsageError('Name the entity of the table: --entity Page')
-  if (!given.includes('merge') && given.some((name) => ['also', 'conflict', 'list'].includes(name)))
-    throw new UsageError('--also, --conflict and --list are for --merge: --merge oldest --conflict bookmark=merge')
-  for (const [name, does] of Object.entries({ 'forget-log': 'empty the log', status: 'report' })) {
-    const beside = given.find((one) => !['dataSource', 'entity', 'property', 'json', name].includes(one))
-    if (given.includes(name) && beside !== undefined)
-      throw new UsageError(`--${name} does nothing but ${does}. Remove --${beside}.`)
-  }
+  if (!given.includes('merge') && given.some((name) => ['also', 'list'].includes(name)))
+    throw new UsageError('--also and --list are for --merge: --merge oldest --list merge.jsonl')
+  if (given.includes('merge') && !given.includes('list'))
+    throw new UsageError('Name the file that keeps what the merge deletes and changes: --list merge.jsonl')
+  const beside = given.find((one) => !['dataSource', 'entity', 'property', 'json', 'status'].includes(one))
+  if (given.includes('status') && beside !== undefined)
+    throw new UsageError(`--status does nothing but report. Remove --${beside}.`)
 }
 
 function listOptions(values: Values, [list, ...more]: readonly string[]) {
@@ -307,13 +284,8 @@ function propertyPairs(option: 'map' | 'set', pairs: readonly string[]): Readonl
 }
 
 function adoptOptions(values: Values) {
-  const { also = [], conflict = [] } = values
-  const keep = keptRow(values.merge)
-  const merged = conflict.map((one) => {
-    const [, table] = /^(.+)=merge$/u.exec(one) ?? []
-    if (table === undefined) throw new UsageError('--conflict names a table: --conflict bookmark=merge')
-    return [table, 'merge'] as const
-  })
+  const { also = [], list = '' } = values
+  const keep = choiceOf('merge', values.merge, ['oldest', 'newest'])
   const batch = wholeNumber('batch-ms', values['batch-ms'])
   const wal = wholeNumber('max-wal', values['max-wal'], 'megabytes')
   const pace = {
@@ -335,18 +307,9 @@ function adoptOptions(values: Values) {
       userTriggers: choiceOf('user-triggers', values['user-triggers'], ['fire']),
     },
     pace,
-    merge: keep && { keep, list: values.list, also, conflict: Object.fromEntries(merged) },
-    forgetLog: values['forget-log'] === true,
-    key: values.key,
+    merge: keep && { keep, list, also },
     follow: values.follow === true,
   }
-}
-
-/** A value with a dot or a slash is a file. */
-function keptRow(given: string | undefined): KeptRow | undefined {
-  if (given === undefined || given === 'oldest' || given === 'newest') return given
-  if (/[./\\]/.test(given)) return { file: given }
-  throw new UsageError('--merge is oldest, newest, or the file of a function that chooses: --merge ./choose.ts')
 }
 
 const WHOLE_NUMBER = /^\d{1,7}$/

@@ -4,7 +4,6 @@ import { follow, type FollowOptions, type FollowReport } from '../../src/adopt/f
 import { mergeDuplicates, type MergeOptions, type MergeReport } from '../../src/adopt/merge'
 import type { AdoptOptions } from '../../src/adopt/options'
 import { replacements, type Seams } from '../../src/adopt/session'
-import { unmerge, type UnmergeOptions, type UnmergeReport } from '../../src/adopt/unmerge'
 import type { AdoptReport } from '../../src/adopt/work'
 
 /** A command that a replacement calls has no replacements itself. */
@@ -37,5 +36,3 @@ export const adoptWith = commandWith<AdoptOptions, AdoptReport>(adopt)
 export const followWith = commandWith<FollowOptions, FollowReport>(follow)
 
 export const mergeWith = commandWith<MergeOptions, MergeReport>(mergeDuplicates)
-
-export const unmergeWith = commandWith<UnmergeOptions, UnmergeReport>(unmerge)

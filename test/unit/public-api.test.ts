@@ -43,13 +43,11 @@ const PUBLIC = {
   'adopt/index.ts': {
     namespace: adopting,
     values: words(`
-      AdoptionError abandon adopt adoptionStatus checkMerge describeHolder follow forgetMerges mergeDuplicates
-      planAdoption resolveMerged unmerge`),
+      AdoptionError abandon adopt adoptionStatus checkMerge describeHolder follow mergeDuplicates planAdoption`),
     types: words(`
       AbandonOptions AdoptOptions AdoptProgress AdoptReport AdoptStep AdoptionLock AdoptionReason AdoptionStatus
-      Duplicates FollowOptions FollowReport LeftChange LeftRow LockHolder MergeChange MergeDecision MergeOptions
-      MergeReport MergeRows MergedKey NamedReferences PlannedStep RefusedRow RunningCommand UnmergeOptions
-      UnmergeReport`),
+      Duplicates FollowOptions FollowReport LeftRow LockHolder MergeOptions MergeProgress MergeReport PlannedStep
+      RefusedRow RunningCommand TurnedReferences`),
   },
   'text/index.ts': {
     namespace: normalizers,

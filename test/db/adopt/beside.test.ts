@@ -9,6 +9,7 @@ import { findOrCreate } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { violations } from '../../support/guarded-table'
 import { adoptWith } from '../../support/seams'
+import { linesOf, newList } from './restore'
 import { fillTable, IMPATIENT, keptFrom, pageOf, runCommand, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -220,28 +221,21 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   )
   expect(second.out).toContain('They stay; new duplicates are refused.')
   expect((await command('adopt', ...target)).out).toMatch(/already adopted/)
-  expect((await command('adopt', ...target, '--merge', 'oldest')).out).toMatch(
+  expect((await command('adopt', ...target, '--merge', 'oldest', '--list', newList())).out).toMatch(
     /already adopted.*\n53 rows were merged\.\n$/s,
   )
   expect((await command('abandon', ...target)).out).toMatch(
     /^abandon: ACCESS EXCLUSIVE.*\nThe table is abandoned\. No text was changed\.\n$/,
   )
-  const [key] = (await client.query(`select id from page where url = 'TWICE 5' order by id limit 1`)).rows as {
-    id: number
-  }[]
-  expect(await command('unmerge', ...target, '--key', String(key?.id))).toMatchObject({
-    code: 0,
-    out: '0 rows were restored.\n',
-  })
-  expect(await command('unmerge', ...target)).toMatchObject({ code: 0, out: '53 rows were restored.\n' })
 })
 
 test.each([
-  ['--conflict', 'marks=merge', '"conflict" names "marks", but there is no such table'],
+  ['--also', "mark.page where kind = 'pages'", 'No row of "public"."mark" meets the condition'],
+  ['--list', '/nowhere/merge.jsonl', 'ENOENT'],
   ['--also', 'mark.pages', '"mark.pages" must name a column'],
-])('a table or column that %s misspells ends the command before it adopts anything', async (option, value, told) => {
-  await client.query('create table mark (id integer primary key, page integer)')
-  const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest']
+])('what %s misspells ends the command before it adopts anything', async (option, value, told) => {
+  await client.query('create table mark (id integer primary key, page integer, kind text)')
+  const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest', '--list', newList()]
   await expect(command(...merge, option, value)).rejects.toThrow(told)
   const { rows } = await client.query(
     `select from pg_attribute where attrelid = 'page'::regclass and attname ilike '%hash%'`,
@@ -254,25 +248,19 @@ test('the command says what to do about duplicates that it merges, and about tho
     insert into mark select id, 1, id from page where url = 'TWICE 5' order by id limit 2;
     create table click (id integer primary key, page integer references page);
     insert into click select 1, max(id) from page where url = 'TWICE 5'`)
-  const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest']
+  const list = newList()
+  const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest', '--list', list]
   const { out, err, code } = await command(...merge)
   expect(code).toBe(1)
-  expect(err).toMatch(/^[\d:]{8} {2}merge {2}\d+ rows/m)
+  expect(err).toMatch(/^[\d:]{8} {2}merge {2}\d+ % {2}\d+ of 53 rows/m)
   expect(out).toMatch(/at most 9 of one text\. New duplicates are refused\./)
   expect(out).toMatch(
-    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references turned: 1\nRows left as they are: 1\n {2}.*: mark_pkey\nWhere .* --conflict TABLE=merge/,
+    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references turned: 1\nRows left as they are: 1\n {2}.*: mark_pkey\nThe list has all of them: /,
   )
-  const all = await command(...merge, '--conflict', 'mark=merge')
-  expect(all).toMatchObject({
+  await client.query('delete from mark')
+  expect(await command(...merge)).toMatchObject({
     code: 0,
-    out: expect.stringMatching(/\n1 rows were merged\.\n {2}"public"\."mark": clashing rows merged: 1\n$/) as string,
+    out: expect.stringMatching(/\n1 rows were merged\.\n$/) as string,
   })
-  await command('abandon', '-d', 'ormconfig.ts', '--entity', 'Page')
-  await client.query('update click set page = null')
-  expect(await command('unmerge', '-d', 'ormconfig.ts', '--entity', 'Page')).toMatchObject({
-    code: 1,
-    out: expect.stringMatching(
-      /^53 rows were restored\.\nNot as before the merge: 1\n {2}"public"\."click" \{"id":"1"\}: it has changed since/,
-    ) as string,
-  })
+  expect(linesOf(list).filter((line) => 'row' in line && 'table' in line)).toHaveLength(53)
 })

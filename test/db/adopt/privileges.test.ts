@@ -1,12 +1,13 @@
 import type { Client } from 'pg'
 import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { abandon, adopt, forgetMerges, mergeDuplicates, resolveMerged, unmerge } from '../../../src/adopt'
+import { abandon, adopt, mergeDuplicates } from '../../../src/adopt'
 import { doctor } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { followWith } from '../../support/seams'
+import { newList } from './restore'
 import { type Entityish, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -114,7 +115,7 @@ describe('default privileges give nobody', () => {
                         where p.pronamespace = 'public'::regnamespace and a.grantee <> p.proowner`
     expect((await client.query(functions)).rowCount).toBe(0)
     await adopt(dataSource, Page)
-    await mergeDuplicates(dataSource, Page, { keep: 'oldest' })
+    await mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList() })
     const end = new AbortController()
     let during: unknown[] = []
     const beforeStatement = async (sql: string): Promise<void> => {
@@ -123,10 +124,7 @@ describe('default privileges give nobody', () => {
       end.abort()
     }
     await followWith(dataSource, Page, { signal: end.signal }, { beforeStatement })
-    expect(during).toEqual([
-      ...readable,
-      { relname: expect.stringMatching(/^unique_text_page__url_\w+_merged$/), privileges: ['SELECT'] },
-    ])
+    expect(during).toEqual(readable)
   })
 })
 
@@ -141,8 +139,6 @@ describe('a table that another role has planted under a name of ours', () => {
     )
   }
   const ADOPTIONS = 'create table unique_text_adoptions (guard text primary key, state jsonb not null)'
-  const MERGES = `create table unique_text_merges (seq bigint generated always as identity primary key, guard text not null,
-    old text[] not null, kept text[] not null, change jsonb, data jsonb not null)`
   const ran = async (): Promise<number | null> => (await client.query('select from found')).rowCount
 
   test.each([
@@ -177,58 +173,7 @@ describe('a table that another role has planted under a name of ours', () => {
     expect(await ran()).toBe(0)
   })
 
-  test('has its code run by nobody who merges', async () => {
-    await fillPages()
-    await plant(MERGES)
-    await client.query(
-      `set role adopt_planter; create trigger plant before insert on unique_text_merges for each row execute function plant();
-       reset role`,
-    )
-    const dataSource = await open(Page)
-    await adopt(dataSource, Page)
-    await expect(mergeDuplicates(dataSource, Page, { keep: 'oldest' })).rejects.toMatchObject({ code: '55000' })
-    expect(await ran()).toBe(0)
-  })
-
-  test('has its rows obeyed by nobody who takes merges back', async () => {
-    await fillPages()
-    const trap = JSON.stringify({ schema: 'public', table: 'trap' })
-    await plant(`${MERGES}; create table trap (id integer);
-      insert into unique_text_merges (guard, old, kept, change, data)
-        values ('unique_text_page__url', '{1}', '{2}', '${trap}', '{"id": 1}')`)
-    await client.query(
-      `set role adopt_planter; create trigger plant before insert on trap for each row execute function plant(); reset role`,
-    )
-    const dataSource = await open(Page)
-    expect(await resolveMerged(dataSource.manager, Page, 1)).toBeUndefined()
-    await expect(unmerge(dataSource, Page)).rejects.toMatchObject({
-      code: '55000',
-      message: expect.stringMatching(/another role/),
-    })
-    await expect(forgetMerges(dataSource, Page)).rejects.toMatchObject({ code: '55000' })
-    expect(await ran()).toBe(0)
-  })
-
   test.each([
-    ['privileges on its columns', 'grant select (guard, data) on unique_text_merges to public'],
-    ['statistics', 'create statistics planted on (public.planted(guard)), old from unique_text_merges'],
-    ['rows that a crash removes', 'alter table unique_text_merges set unlogged'],
-  ])('is not taken over with what outlives its ownership: %s', async (_, sql) => {
-    await fillPages()
-    await plant(MERGES)
-    await client.query(
-      `set role adopt_planter; create function planted(text) returns text immutable language sql as 'select $1'; ${sql}; reset role`,
-    )
-    const dataSource = await open(Page)
-    await adopt(dataSource, Page)
-    await expect(mergeDuplicates(dataSource, Page, { keep: 'oldest' })).rejects.toMatchObject({ code: '55000' })
-  })
-
-  test.each([
-    [
-      'a log of merges',
-      `unique_text_merges as select '{1}'::text[] as old, '{2}'::text[] as kept, null::jsonb as change,`,
-    ],
     ['adoptions', `unique_text_adoptions as select '{}'::jsonb as state,`],
     ['counts', `numbers_numbered__number_scopes as select 0::smallint as part, 1::bigint as n,`],
     ['a table with a text', `page as select 1 as id, 'a' as url, 'a' as title,`],
@@ -249,7 +194,6 @@ describe('a table that another role has planted under a name of ours', () => {
     const { healthy, findings } = await doctor(dataSource)
     expect(healthy).toBe(false)
     expect(findings.filter(({ code }) => code === 'rows.unreadable')).toEqual([])
-    expect(await resolveMerged(dataSource.manager, Page, 1)).toBeUndefined()
     for (const work of [adopt, abandon]) {
       for (const entity of [Page, Numbered]) {
         const refused: unknown = await work(dataSource, entity).catch((error: unknown) => error)
@@ -312,9 +256,9 @@ describe('a table that another role has planted under a name of ours', () => {
       code: 'ADOPTION_STOPPED',
       message: expect.stringMatching(/The owner of "public"."visit" may not act/) as string,
     }
-    await expect(mergeDuplicates(dataSource, Page, { keep: 'oldest' })).rejects.toMatchObject(refused)
+    await expect(mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList() })).rejects.toMatchObject(refused)
     await client.query('alter table visit owner to postgres')
-    expect(await mergeDuplicates(dataSource, Page, { keep: 'oldest' })).toMatchObject({ left: [] })
+    expect(await mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList() })).toMatchObject({ left: [] })
   })
 })
 
@@ -344,21 +288,6 @@ describe('who may write to what a command has kept', () => {
     await adopt(dataSource, Page).catch(() => {})
     expect((await client.query(`select to_regclass('taken') as taken`)).rows).toEqual([{ taken: null }])
   })
-
-  test('has no row written by who takes merges back', async () => {
-    await fillPages()
-    const dataSource = await open(Page)
-    await adopt(dataSource, Page)
-    await mergeDuplicates(dataSource, Page, { keep: 'oldest' })
-    await abandon(dataSource, Page)
-    await client.query(`create table secret (who text primary key); ${granted}; revoke all on secret from adopt_other;
-      set role adopt_other; insert into unique_text_merges (guard, old, kept, change, data)
-        select guard, old, kept, '{"schema": "public", "table": "secret"}', '{"who": "adopt_other"}'
-          from unique_text_merges limit 1; reset role`)
-    const refused = { code: '55000', message: expect.stringMatching(/roles other than its owner may write/) as string }
-    await expect(unmerge(dataSource, Page)).rejects.toMatchObject(refused)
-    expect((await client.query('select from secret')).rowCount).toBe(0)
-  })
 })
 
 describe('nobody makes a command wait without an end', () => {
@@ -376,22 +305,12 @@ describe('nobody makes a command wait without an end', () => {
     expect(await adopt(await open(Page), Page)).toMatchObject({ step: 'done' })
   })
 
-  test('by an open transaction that has read the adoptions, or the keys of merged rows', async () => {
+  test('by an open transaction that has read the adoptions', async () => {
     await fillPages()
     await client.query('alter table page enable row level security')
     const dataSource = await open(Page)
     await adopt(dataSource, Page, { until: 'number' })
     await reader.query('begin; select from unique_text_adoptions')
     await abandon(dataSource, Page)
-    await reader.query('rollback')
-    await adopt(dataSource, Page)
-    await mergeDuplicates(dataSource, Page, { keep: 'oldest' })
-    const { rows } = await client.query<{ keys: string }>(
-      `select relname as keys from pg_class where relname ~ '_merged$'`,
-    )
-    await reader.query(`begin; select from ${rows[0]?.keys}`)
-    await mergeDuplicates(dataSource, Page, { keep: 'oldest' })
-    await abandon(dataSource, Page)
-    expect(await unmerge(dataSource, Page)).toMatchObject({ restored: 10, left: [] })
   })
 })

@@ -95,14 +95,14 @@ export function keptFrom(other: Client, table: string): { readonly seams: Seams;
 /** What a client may be told whose `lock_timeout` is over: isBusyError() says why there are two codes. */
 export const LOCK_TIMEOUT = ['55P03', '57014']
 
-/** Runs `adopt`, `abandon` or `unmerge` as the command line does. */
+/** Runs `adopt` or `abandon` as the command line does. */
 export async function runCommand(
   dataSource: DataSource,
   args: readonly string[],
   { signal = new AbortController().signal, onErr }: CommandSeams = {},
 ): Promise<{ code: number; out: string; err: string }> {
   const invocation = parseInvocation(args)
-  if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
+  if (!('pace' in invocation)) throw new TypeError('Another command.')
   const written = { out: '', err: '' }
   const stream = (name: 'out' | 'err') => ({
     write: (text: string) => {

@@ -12,6 +12,7 @@ import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
 import { adoptWith } from '../../support/seams'
 import { type Entityish, tableOf } from './stage'
+import { newList } from './restore'
 import { type Declared, pageAs } from './swap-stage'
 
 const db = useDatabase({ wrapped: true })
@@ -107,7 +108,10 @@ test('the old declaration does not go on with what the new one began', async () 
 test('duplicates of the new rules are merged', async () => {
   await fill()
   await adopt(whole, WHOLE, OPTIONS)
-  expect(await mergeDuplicates(whole, WHOLE, { keep: 'oldest' })).toMatchObject({ merged: 10, left: [] })
+  expect(await mergeDuplicates(whole, WHOLE, { keep: 'oldest', list: newList() })).toMatchObject({
+    merged: 10,
+    left: [],
+  })
   expect(await violations(client, tableOf(whole, WHOLE))).toEqual([])
 })
 
@@ -209,7 +213,7 @@ describe('what has to be done in several steps', () => {
       message: expect.stringMatching(/another normalizer too \(none@1, now lower-?case@1\).*then once more/i) as string,
     })
     await adopt(whole, WHOLE, OPTIONS)
-    await mergeDuplicates(whole, WHOLE, { keep: 'oldest' })
+    await mergeDuplicates(whole, WHOLE, { keep: 'oldest', list: newList() })
     await adopt(both, Both, OPTIONS)
     expect((await generate(both)).up).toEqual([])
   })

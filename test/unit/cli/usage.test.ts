@@ -89,13 +89,12 @@ describe('parseInvocation', () => {
 
   test.each([
     ['abandon', '--dry-run'],
-    ['unmerge', '--list', 'keys'],
+    ['abandon', '--list', 'keys'],
     ['abandon', '--until', 'fill'],
     ['doctor', '--dry-run'],
     ['preview', '--normalize', 'url', '--json'],
     ['adopt', '--normalize', 'url'],
     ['abandon', '--status'],
-    ['unmerge', '--status'],
     ['import', '--merge', 'oldest', 'LIST'],
   ])('%s refuses %s, which would be ignored', (command, ...args) => {
     expect(() => parseInvocation([command, '-d', 'o.ts', '--entity', 'Page', ...args])).toThrow(
@@ -103,25 +102,23 @@ describe('parseInvocation', () => {
     )
   })
 
-  test('--merge names what it takes, a file too', () => {
+  test('--merge names the row that it keeps, and needs a list', () => {
     const adopt = ['adopt', '-d', 'a.ts', '--entity', 'Page']
-    expect(() => parseInvocation([...adopt, '--merge', 'olderst'])).toThrow('--merge is oldest, newest, or the file of')
-    expect(parseInvocation([...adopt, '--merge', './a.ts'])).toMatchObject({ merge: { keep: { file: './a.ts' } } })
+    expect(() => parseInvocation([...adopt, '--merge', 'olderst', '--list', 'a'])).toThrow('--merge is one of: oldest')
+    expect(() => parseInvocation([...adopt, '--merge', 'oldest'])).toThrow('--list merge.jsonl')
+    expect(parseInvocation([...adopt, '--merge', 'newest', '--list', 'a'])).toMatchObject({
+      merge: { keep: 'newest', list: 'a', also: [] },
+    })
   })
 
-  test.each([
-    ['--forget-log', '--dry-run'],
-    ['--forget-log', '--merge', 'oldest'],
-    ['--forget-log', '--follow'],
-    ['--status', '--forget-log'],
-    ['--status', '--until', 'fill'],
-  ])('%s does nothing beside %s', (alone, ...args) => {
-    const command = ['adopt', '-d', 'o.ts', '--entity', 'Page', '--json', alone]
-    expect(parseInvocation(command)).toMatchObject(
-      alone === '--status' ? { status: true, forgetLog: false } : { status: false, forgetLog: true },
-    )
-    expect(() => parseInvocation([...command, ...args])).toThrow(UsageError)
-  })
+  test.each([['--dry-run'], ['--until', 'fill'], ['--merge', 'oldest', '--list', 'a'], ['--follow']])(
+    '--status does nothing beside %s',
+    (...args) => {
+      const command = ['adopt', '-d', 'o.ts', '--entity', 'Page', '--json', '--status']
+      expect(parseInvocation(command)).toMatchObject({ status: true })
+      expect(() => parseInvocation([...command, ...args])).toThrow('--status does nothing but report')
+    },
+  )
 
   test('the pause is a number, or a file that is read again and again', () => {
     const paused = (given: string): unknown => {
@@ -155,11 +152,10 @@ describe('parseInvocation', () => {
 
   test.each([
     ['--also', 'visit.page'],
-    ['--conflict', 'bookmark=merge'],
+    ['--list', 'merge.jsonl'],
   ])('%s needs --merge', (...args) => {
     const adopt = ['adopt', '-d', 'o.ts', '--entity', 'Page', ...args]
-    expect(() => parseInvocation(adopt)).toThrow(UsageError)
-    expect(parseInvocation([...adopt, '--merge', 'oldest'])).toMatchObject({ kind: 'adopt' })
+    expect(() => parseInvocation(adopt)).toThrow('--also and --list are for --merge')
   })
 
   test('the help fits a terminal', () => {

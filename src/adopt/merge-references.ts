@@ -1,0 +1,228 @@
+import { DeclarationError } from '../errors'
+import type { Query } from '../sql/catalog'
+import { literal, quote } from '../sql/identifier'
+import { field, tableName } from '../sql/text-table'
+import { isTrustedBy } from '../sql/trigger-set'
+import { AdoptionError } from './session'
+import { type AdoptedTable, own, samePrimary } from './table'
+
+/** The columns by which the rows of a table refer to the rows that are merged. */
+export interface Reference {
+  readonly schema: string
+  readonly table: string
+  /** In the order of the columns that they refer to. */
+  readonly columns: readonly string[]
+  readonly referenced: readonly string[]
+  /** The primary key of the referring table. */
+  readonly key: readonly string[]
+  /** Whether the table refers to itself. */
+  readonly own: boolean
+  /** Why a person could not restore a turned reference exactly. Rows with such references are left. */
+  readonly obstacle: string | undefined
+  /** Only rows that hold this value refer to the table. */
+  readonly when?: { readonly column: string; readonly value: string } | undefined
+}
+
+/** A reference as the catalog describes it. */
+type Found = Omit<Reference, 'obstacle'> & { readonly inherited: boolean }
+
+const columnsOf = (table: string, columns: string): string =>
+  `(SELECT coalesce(pg_catalog.jsonb_agg(a.attname ORDER BY k.i), '[]') FROM pg_catalog.unnest(${columns}) WITH ORDINALITY AS k (n, i)
+      JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) ${table} AND a.attnum OPERATOR(pg_catalog.=) k.n)`
+
+/** The members of a `Found` about the referring table `r` in the schema `n`. */
+const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', ${columnsOf(
+  'r.oid',
+  `(SELECT p.conkey FROM pg_catalog.pg_constraint AS p WHERE p.conrelid OPERATOR(pg_catalog.=) r.oid AND p.contype OPERATOR(pg_catalog.=) 'p')`,
+)},
+        'inherited', r.relkind OPERATOR(pg_catalog.=) 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid)`
+
+/** Finds the foreign keys that refer to the table $1: of any action, a partition's only as its parent's. */
+const FIND_FOREIGN_KEYS = `SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(${REFERRING},
+        'trusted', ${isTrustedBy('r', 't')}, 'own', c.conrelid OPERATOR(pg_catalog.=) c.confrelid,
+        'columns', ${columnsOf('c.conrelid', 'c.conkey')}, 'referenced', ${columnsOf('c.confrelid', 'c.confkey')}) ORDER BY c.oid), '[]')::pg_catalog.text AS found
+  FROM pg_catalog.pg_constraint AS c
+  JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) c.confrelid
+  JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) c.conrelid
+  JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+ WHERE c.confrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND c.contype OPERATOR(pg_catalog.=) 'f' AND c.conparentid OPERATOR(pg_catalog.=) 0`
+
+/** Finds the table $1, and its columns. */
+const FIND_TABLE = `SELECT pg_catalog.jsonb_build_object(${REFERRING}, 'names', (
+         SELECT pg_catalog.jsonb_agg(a.attname) FROM pg_catalog.pg_attribute AS a
+          WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped))::pg_catalog.text AS found
+  FROM pg_catalog.pg_class AS r
+  JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+ WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
+
+/**
+ * Reads the references that a merge turns: those of foreign keys, and those that a person names.
+ *
+ * @throws AdoptionError if a referring owner may not act as the table's: its triggers would run as the merging role
+ * @throws DeclarationError if a person names no column that refers to the table
+ */
+export async function findReferences(
+  query: Query,
+  on: AdoptedTable,
+  oid: string,
+  named: readonly string[],
+): Promise<Reference[]> {
+  const [row] = (await query(FIND_FOREIGN_KEYS, [oid])) as readonly { found: string }[]
+  const references: Reference[] = (JSON.parse(row?.found ?? '[]') as (Found & { readonly trusted: boolean })[]).map(
+    ({ trusted, ...found }) => {
+      if (trusted) return { ...found, obstacle: obstacleOf(on, found) }
+      throw new AdoptionError(
+        'unsupported',
+        `The owner of ${tableName(found)} may not act as the owner of the table that it refers to: its triggers would ` +
+          `run as the role that merges. See who made it; then drop its foreign key, or change its owner.`,
+      )
+    },
+  )
+  for (const name of named) references.push(await namedReference(query, on, name))
+  return references
+}
+
+function obstacleOf(
+  { primary }: AdoptedTable,
+  { table, columns, referenced, key, inherited }: Found,
+): string | undefined {
+  if (columns.length > 1) return `${table} refers to it by several columns`
+  if (primary.length > 1 || referenced[0] !== primary[0])
+    return `${table} refers to another column than its primary key`
+  if (key.length === 0) return `${table} refers to it and has no primary key`
+  return inherited ? `${table} refers to it and has tables that inherit from it` : undefined
+}
+
+/** `table.column`, and a condition on its rows. */
+const NAMED_REFERENCE = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?<value>(?:[^']|'')*)')?$/iu
+
+/** A reference without a foreign key. */
+async function namedReference(query: Query, on: AdoptedTable, name: string): Promise<Reference> {
+  const { path = '', column: by, value = '' } = NAMED_REFERENCE.exec(name)?.groups ?? {}
+  const [column = '', table = '', schema = on.table.schema] = path.split('.').reverse()
+  const when = by === undefined ? undefined : { column: by, value: value.replaceAll("''", "'") }
+  const [row] = (await query(FIND_TABLE, [tableName({ schema, table })])) as readonly { found: string }[]
+  const found = row && (JSON.parse(row.found) as Found & { readonly names: readonly string[] })
+  if (!found?.names.includes(column) || !found.names.includes(by ?? column) || on.primary.length !== 1) {
+    throw new DeclarationError(
+      `"${path}" must name a column that refers to a primary key of one column. Write table.column, or ` +
+        `table.column where kind = 'page'.`,
+    )
+  }
+  const stem = column.replace(/_?id$/iu, '')
+  const kind = [`${stem}_type`, `${stem}Type`].find((one) => found.names.includes(one))
+  if (kind !== undefined && !when) {
+    throw new DeclarationError(
+      `"${path}" may refer to several tables: there is a column "${kind}". Write which rows refer to this one: ` +
+        `${path} where ${kind} = '…'.`,
+    )
+  }
+  const isOwn = schema === on.table.schema && table === on.table.table
+  const reference = { ...found, own: isOwn, columns: [column], referenced: on.primary, when }
+  const obstacle = obstacleOf(on, reference)
+  if (obstacle === undefined) return { ...reference, obstacle }
+  throw new DeclarationError(`The references of "${path}" cannot be turned: ${obstacle}.`)
+}
+
+/** The condition of a named reference. The server reads the value as one of the column's type. */
+export const holds = ({ when }: Pick<Reference, 'when'>, row: string): string[] =>
+  when ? [`${field(row, when.column)} OPERATOR(pg_catalog.=) ${literal(when.value)}`] : []
+
+/** A value as its type's output function returns it. Another role may own a cast. */
+export const shown = (value: string): string =>
+  `CASE WHEN pg_catalog.num_nulls(${value}) OPERATOR(pg_catalog.=) 0 THEN pg_catalog.concat(${value}) END`
+
+/**
+ * Pairs of rows as parameters: their places $1, the keys `k0`, … of the rows to delete, and `p0`, … of the rows to keep.
+ *
+ * @param types the types of the primary key's columns, as SQL
+ */
+const pairsOf = (types: readonly string[]): string => {
+  const keys = [...types, ...types].map((type, index) => `pg_catalog.unnest($${index + 2}::${type}[])`)
+  const names = ['place', ...types.map((_, index) => `k${index}`), ...types.map((_, index) => `p${index}`)]
+  return `ROWS FROM (pg_catalog.unnest($1::pg_catalog.int8[]), ${keys.join(', ')}) AS w (${names.join(', ')})`
+}
+
+/** The statements of a merge on pairs of rows. */
+export class MergeStatements {
+  private readonly pairs: string
+  /** The pair's row to delete, as `l`. */
+  private readonly withDeleted: string
+
+  constructor(
+    private readonly on: AdoptedTable,
+    types: readonly string[],
+    private readonly references: readonly Reference[],
+  ) {
+    this.pairs = pairsOf(types)
+    this.withDeleted = `${this.pairs} JOIN ONLY ${tableName(on.table)} AS l ON ${samePrimary(on, 'w.k', 'l')}`
+  }
+
+  /** Selects pairs whose rows `l` and `t` exist and meet the conditions. */
+  see(conditions: readonly string[]): string {
+    const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`
+    return `SELECT w.place::pg_catalog.text AS place FROM ${this.withDeleted} JOIN ${own(this.on)} ON ${samePrimary(this.on, 'w.p')}${where}`
+  }
+
+  /** Selects pairs that cannot be merged exactly, with the reasons; undefined if all can. */
+  findObstacles(): string | undefined {
+    const found = this.references.flatMap((one) => [
+      ...(one.obstacle === undefined ? [] : [this.findReferring(one)]),
+      ...(one.own && one.obstacle === undefined
+        ? [
+            `SELECT w.place, 'it would refer to itself' AS reason FROM ${this.pairs} JOIN ${own(this.on)} ON ${samePrimary(this.on, 'w.p')} ` +
+              `WHERE ${[...one.columns.map((name) => `${field('t', name)} OPERATOR(pg_catalog.=) w.k0`), ...holds(one, 't')].join(' AND ')}`,
+          ]
+        : []),
+    ])
+    return found.length === 0 ? undefined : this.withReasons(found)
+  }
+
+  /** Selects pairs whose row to delete is still referred to, with the reasons; undefined if nothing can refer. */
+  findLeft(): string | undefined {
+    if (this.references.length === 0) return undefined
+    return this.withReasons(this.references.map((one) => this.findReferring(one)))
+  }
+
+  private withReasons(found: readonly string[]): string {
+    return `SELECT f.place::pg_catalog.text AS place, f.reason FROM (${found.join('\nUNION ALL ')}) AS f`
+  }
+
+  private findReferring(one: Reference): string {
+    const { table, columns, referenced, obstacle } = one
+    const pairs = columns.map((name, index) => [field('r', name), field('l', referenced[index] ?? '')] as const)
+    const spelled = pairs.map(
+      ([left, right]) => `pg_catalog.concat(${left}) OPERATOR(pg_catalog.<>) pg_catalog.concat(${right})`,
+    )
+    const reason =
+      obstacle === undefined
+        ? `CASE WHEN ${spelled.join(' OR ')} THEN ${literal(`${table} spells the key otherwise`)} ELSE ${literal(`a trigger undoes references of ${table}`)} END`
+        : literal(obstacle)
+    const on = [...pairs.map(([left, right]) => `${left} OPERATOR(pg_catalog.=) ${right}`), ...holds(one, 'r')]
+    return `SELECT w.place, ${reason} AS reason FROM ${this.withDeleted} JOIN ${tableName(one)} AS r ON ${on.join(' AND ')}`
+  }
+
+  /** Turns references to the rows to keep. Returns the key `c0`, … of each row, and the `old` and the `new` value. */
+  turn(one: Reference): string {
+    const [name = ''] = one.columns
+    const value = field('r', name)
+    const where = [
+      `${value} OPERATOR(pg_catalog.=) w.k0`,
+      `pg_catalog.concat(${value}) OPERATOR(pg_catalog.=) pg_catalog.concat(w.k0)`,
+      ...holds(one, 'r'),
+    ]
+    const key = one.key.map((column, index) => `${shown(field('r', column))} AS c${index}`)
+    return `WITH u AS (UPDATE ${tableName(one)} AS r SET ${quote(name)} = w.p0 FROM ${this.pairs} WHERE ${where.join(' AND ')}
+  RETURNING ${key.join(', ')}, pg_catalog.concat(w.k0) AS old, ${shown(value)} AS new)
+SELECT u.* FROM u`
+  }
+
+  /** Deletes rows. Returns their values `c0`, … of the columns, and the transaction. */
+  remove(columns: readonly string[]): string {
+    const values = columns.map((name, index) => `${shown(field('t', name))} AS c${index}`)
+    const kept = this.on.primary.map((_, index) => `pg_catalog.concat(w.p${index}) AS p${index}`)
+    return `WITH d AS (DELETE FROM ${own(this.on)} USING ${this.pairs} WHERE ${samePrimary(this.on, 'w.k')}
+  RETURNING ${[...values, ...kept].join(', ')}, pg_catalog.pg_current_xact_id()::pg_catalog.text AS transaction)
+SELECT d.* FROM d`
+  }
+}
