@@ -174,8 +174,16 @@ export async function fillColumns(on: ChangingTable): Promise<Change[]> {
     await emit(on.queryRunner, changeType(on, name, { type: found.type, length: '' }, { type, length: '' }))
     found.type = type
   }
+  // Somebody has let the column be NULL.
+  const loosened = on.works.flatMap(({ rows }) => {
+    const isChanging = on.changes.some(({ work }) => work.rows === rows)
+    const isLoose = rows?.filled?.some(
+      ({ name, nullable }) => !nullable && on.picture.findColumnByName(name)?.isNullable,
+    )
+    return rows && isLoose && !isChanging ? [rows] : []
+  })
   const left: Change[] = []
-  for (const { filled = [], fill } of on.changes) {
+  for (const { filled = [], fill } of [...on.changes, ...loosened]) {
     const required: Change[] = []
     for (const column of filled) required.push(...(await addFilled(on, column)))
     left.push(...(fill ? [fill] : []), ...required)

@@ -336,6 +336,16 @@ test('two numbers that are gone leave nothing to a new one, which numbers the ro
   expect(await rows('rank')).toBe('2:1 3:1 4:2')
 })
 
+test('a row without a number gets one before the column is NOT NULL again', async () => {
+  const dataSource = await numbered({ count: true })
+  await step(dataSource)
+  await fill([1, 2, 3])
+  await client.query(`alter table comment alter number drop not null; alter table comment disable trigger user;
+    update comment set number = null where id < 3; alter table comment enable trigger user`)
+  await step(dataSource)
+  expect(await rows()).toBe('1:3#2 2:1#1 3:2')
+})
+
 test('a table that was renamed goes on from its numbers', async () => {
   await step(await numbered({ count: true }))
   await fill([1, 2, 3])
