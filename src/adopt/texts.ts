@@ -1,6 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import { findDrift } from '../schema/readiness'
-import { addCheck, addIndex, indexCondition, sameCondition } from '../sql/alter'
+import { addCheck, createIndex, indexCondition, sameCondition, uniqueIndexOf } from '../sql/alter'
 import type { LookupIndex } from '../sql/catalog'
 import { literal, qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
@@ -108,8 +108,8 @@ import {
 } from './work'
 
 /** Creates the unique index as TypeORM does, while others write. */
-const createIndex = ({ table }: TextSite): string =>
-  addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
+const createTextIndex = ({ table }: TextSite): string =>
+  createIndex(tableName(table), quote(table.index), uniqueIndexOf(table), 'CONCURRENTLY ')
 
 /** Disables the transitional triggers at the commit of the guard. To drop one takes a lock that blocks readers. */
 const disableTriggers = (on: TextSite): string =>
@@ -526,7 +526,7 @@ export class UnguardedText extends TextWork {
         JSON.stringify(one.columns) === columns,
     )
     try {
-      if (!isThere) await makeIndex(session, on, table.index, createIndex(on))
+      if (!isThere) await makeIndex(session, on, table.index, createTextIndex(on))
     } catch (error) {
       if (serverError(error)?.code !== SQLSTATE.uniqueViolation) throw error
       await session.query(dropIndex(on, table.index))
@@ -642,7 +642,7 @@ export class UnguardedText extends TextWork {
       {
         step: 'index',
         lock: undefined,
-        statements: [createIndex(on), ...lookupsOf(this.target).flatMap(createLookup)],
+        statements: [createTextIndex(on), ...lookupsOf(this.target).flatMap(createLookup)],
       },
       ...planRequired(on, required, 'check', this.ownCheck()),
       { step: 'guard', lock: undefined, statements: [lockChains(on), writeNumbers(on)] },

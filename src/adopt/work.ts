@@ -36,8 +36,7 @@ export const forgetState = (on: Site): string =>
   `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
 /** Creates an index that finds texts by their hashes, and its comment. */
-export const createLookup = (lookup: LookupIndex): string[] =>
-  addLookup(lookup).up.map((sql) => sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'))
+export const createLookup = (lookup: LookupIndex): readonly string[] => addLookup(lookup, 'CONCURRENTLY ').up
 
 export const dropIndex = ({ table }: Site, name: string): string =>
   `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`

@@ -281,7 +281,7 @@ async function changeAll(
   for (const entity of entities) {
     const picture = tableOf(builder, entity.metadata)
     if (!picture) {
-      left.push(...wantedLookups(entity).map(addLookup))
+      left.push(...wantedLookups(entity).map((one) => addLookup(one)))
       continue
     }
     const on = { ...entity, queryRunner, picture }

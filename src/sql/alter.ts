@@ -74,9 +74,15 @@ export const uniqueIndexOf = (rows: TextRows): NamedIndex => ({
  *
  * @param table as SQL
  * @param name as SQL
+ * @param how `CONCURRENTLY` lets others write meanwhile
  */
-export const createIndex = (table: string, name: string, { columns, where }: Omit<NamedIndex, 'name'>): string =>
-  `CREATE UNIQUE INDEX ${name} ON ${table} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`
+export const createIndex = (
+  table: string,
+  name: string,
+  { columns, where }: Omit<NamedIndex, 'name'>,
+  how: '' | 'CONCURRENTLY ' = '',
+): string =>
+  `CREATE UNIQUE INDEX ${how}${name} ON ${table} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`
 
 /** Creates the check of a text, with the parameters of `createIndex`. */
 export const createCheck = (table: string, name: string, rows: TextRows): string =>

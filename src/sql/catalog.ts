@@ -394,13 +394,17 @@ export interface LookupIndex {
 
 const METHOD = 'USING hash'
 
-/** The index uses the method `hash`: a key has four bytes, however long the text is. A B-tree refuses long texts. */
-export function addLookup({ rows, name, column }: LookupIndex): Change {
+/**
+ * The index uses the method `hash`: a key has four bytes, however long the text is. A B-tree refuses long texts.
+ *
+ * @param how `CONCURRENTLY` lets others write meanwhile
+ */
+export function addLookup({ rows, name, column }: LookupIndex, how: '' | 'CONCURRENTLY ' = ''): Change {
   const comment = `${INDEX_COMMENT}finds "${column}" by equality in SQL that names no hash; no other use needs it.`
   const index = qualified(rows.schema, name)
   return {
     up: [
-      `CREATE INDEX ${quote(name)} ON ${tableName(rows)} ${METHOD} (${quote(column)})`,
+      `CREATE INDEX ${how}${quote(name)} ON ${tableName(rows)} ${METHOD} (${quote(column)})`,
       `COMMENT ON INDEX ${index} IS ${literal(comment)}`,
     ],
     down: [`DROP INDEX ${index}`],
