@@ -2,7 +2,7 @@ import type { Query } from '../sql/catalog'
 import { list, literal, qualified, unnest } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField } from '../names/sql/fragments'
 import type { NamesColumn, NamesTable } from '../sql/names'
-import { allEqual, isCounted, sameScopes, scopeOf } from '../numbers/sql/fragments'
+import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { type CatalogSpread, hasCitus, type Spread, spreadOf } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
@@ -215,7 +215,7 @@ export function countsPage(
     .map(({ name }) => `${field('t', name)}::pg_catalog.text`)
     .join(', ')})::pg_catalog.text FROM ${rows} AS t WHERE ${ofScope} ORDER BY ${field('t', table.number)} LIMIT 1`
   const counted = ['true', ...isCounted(table, 't')].join(' AND ')
-  const keptOfScope = ['true', ...allEqual(scopeKey(table, 'k'), scopeOf(table, 's'))].join(' AND ')
+  const keptOfScope = isScopeOf(table, 'k', 's').join(' AND ')
   const isRight = `(pg_catalog.count(*) FILTER (WHERE ${counted}) OPERATOR(pg_catalog.=) (
     SELECT coalesce(pg_catalog.sum(k.n), 0) FROM ${scopesTable(table)} AS k WHERE ${keptOfScope}))::pg_catalog.text`
   const results = scopeOf(table, 's').map((one, index) => `${one}::pg_catalog.text AS "s${index}"`)

@@ -2,6 +2,7 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { entityOf, operate, watched } from '../core'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { countStatements } from './sql/count'
 
 /** Options of `countWithin`. */
@@ -73,13 +74,19 @@ async function recountImpl<Entity extends ObjectLiteral>(
   })
   let total = 0
   for (const values of scopes) {
-    total += await manager.transaction(async (own) => {
-      return await operate(own, { number }, async ({ session }) => {
-        await session.rows(statements.lock, values)
-        const counts = await session.rows(statements.count, values)
-        return counts.reduce((sum, one) => sum + one, 0)
+    total += await manager
+      .transaction(async (own) => {
+        return await operate(own, { number }, async ({ session }) => {
+          await session.rows(statements.lock, values)
+          const [count = 0] = await session.rows(statements.count, values)
+          return count
+        })
       })
-    })
+      .catch((error: unknown) => {
+        // No index can hold the scope, so it has no rows.
+        if (serverError(error)?.code === SQLSTATE.tooLarge) return 0
+        throw error
+      })
   }
   return total
 }

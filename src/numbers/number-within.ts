@@ -25,7 +25,6 @@ import {
   type NumberNote,
   numberRows,
   renumberRows,
-  formerScopes,
 } from './sql/scopes'
 import type { NumberTable } from '../sql/numbers'
 import { HIGHEST, numberTriggers } from './sql/triggers'
@@ -46,14 +45,20 @@ export interface NumberWithinOptions {
    */
   readonly count?: boolean
   /**
-   * Whether a number may be given again after the newest row of its scope was deleted or moved to another scope. TRUNCATE
-   * removes the numbers that `false` keeps.
+   * Whether a number may be given again after the newest row of its scope was deleted or moved to another scope.
    *
    * @default true
    */
   readonly reuse?: boolean
   /** The first number of a scope; a new row never gets a lower one. @default 1 */
   readonly start?: number
+  /**
+   * Whether Citus keeps the rows in shards, by a column of the scope, or in one shard. Inserts into one shard then wait
+   * for each other. It excludes `count` and `reuse: false`.
+   *
+   * @default false
+   */
+  readonly citus?: boolean
   /** The name of the column. @default the naming strategy's, or the one in `@Column` */
   readonly name?: string
 }
@@ -129,8 +134,13 @@ const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
   unique: true,
   attachment: (where, property, options) => {
     checkOptions(where, options, NUMBER_RULES)
-    const { scope = [], count = false, reuse = true, start = 1 } = options
-    return (index) => attachNumber(index, { property, scope, count, reuse, start })
+    const { scope = [], count = false, reuse = true, start = 1, citus = false } = options
+    if (citus && (count || !reuse)) {
+      throw new DeclarationError(
+        `${where}: the shards of Citus store no counts and no numbers of rows that are gone. Leave out "citus", or "count" and "reuse".`,
+      )
+    }
+    return (index) => attachNumber(index, { property, scope, count, reuse, start, citus })
   },
 }
 
@@ -185,6 +195,7 @@ function resolveNumber(attached: Attached, raw: RawNumber): NumberDeclaration {
     count: raw.count,
     reuse: raw.reuse ? undefined : false,
     start: raw.start === 1 ? undefined : raw.start,
+    citus: raw.citus || undefined,
     deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
     triggers: plainName('numbers', tableName, raw.property),
   }
@@ -231,7 +242,7 @@ interface Numbered {
 /** Returns the changes of existing rows when they are numbered for the first time, or in another way. */
 function numberedRows(numbered: Numbered): RowsChange {
   const { table } = numbered
-  const install: Change = { up: [makeScopes(table)], down: [dropScopes(table)] }
+  const install: Change = table.citus ? NOTHING : { up: [makeScopes(table)], down: [dropScopes(table)] }
   const rows: RowsChange = {
     filled: filledBy(numbered),
     fill: { up: [numberAll(numbered, numberRows)], down: [] },
@@ -259,24 +270,24 @@ function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFr
   if (!had) return {}
   const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }
   return {
-    change: { up: [dropScopes(rows)], down: [makeScopes(rows)] },
+    change: had.citus ? NOTHING : { up: [dropScopes(rows)], down: [makeScopes(rows)] },
     filled: [{ name: had.number, type: had.type, nullable: false }],
     fill: [numberRows({ table: rows, primary })],
   }
 }
 
+const NOTHING: Change = { up: [], down: [] }
+
 /**
- * Replaces a table of scopes by another. Copies the numbers that are not reused.
+ * Replaces a table of scopes by another, which keeps the numbers that are not given again.
  *
  * @param places the place of each column of the new scope in the former one, if both have the same columns
  */
 const nextScopes = (from: NumberTable, to: NumberTable, places: readonly number[] | undefined): string[] => [
-  makeScopes(
-    to,
-    to.count,
-    places && from.reuse === false && to.reuse === false ? formerScopes(from, to, places) : undefined,
-  ),
-  ...(from.triggers === to.triggers ? [] : [dropScopes(from)]),
+  ...(to.citus
+    ? []
+    : [makeScopes(to, places && from.reuse === false && to.reuse === false ? { table: from, places } : undefined)]),
+  ...(from.citus || (from.triggers === to.triggers && !to.citus) ? [] : [dropScopes(from)]),
 ]
 
 const filledBy = ({ table: { number, type } }: Numbered): FilledColumn[] => [{ name: number, type, nullable: false }]
@@ -304,8 +315,8 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const renumbered =
     isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
   // The former table, with the former names of columns.
-  const { scope, number, type, count, reuse, start, deleted, prefix } = note
-  const had: NumberTable = { ...table, scope, number, type, count, reuse, start, deleted, triggers: prefix }
+  const { scope, number, type, count, reuse, start, citus, deleted, prefix } = note
+  const had: NumberTable = { ...table, scope, number, type, count, reuse, start, citus, deleted, triggers: prefix }
   const isSame = isNarrower(table, was) && isNarrower(was, table)
   const places = (of: NumberTable, by: NumberTable): number[] | undefined =>
     isSame ? of.scope.map(({ name }) => by.scope.findIndex((one) => one.name === name)) : undefined
@@ -329,5 +340,6 @@ const NUMBER_RULES: Rules<NumberWithinOptions> = {
   count: RULE.boolean,
   reuse: RULE.boolean,
   start: RULE.positive,
+  citus: RULE.boolean,
   name: RULE.name,
 }

@@ -18,8 +18,8 @@ import { requireServer } from '../registry/internals'
 import { type NamedIndex, sameCondition, uniqueIndexOf } from '../sql/alter'
 import { type Query, type ServerState, tableOids, type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
-import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
-import { distributeScopes, isElsewhere, type Spread, spreadOf } from '../sql/spread'
+import type { NumberTable } from '../sql/numbers'
+import { isElsewhere, type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
 import { parseNote, type TriggerSet } from '../sql/trigger-set'
@@ -251,16 +251,14 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
   })
 }
 
-/** The tables that triggers of an entity's table write: that of the names, and those of the scopes of numbers, as SQL. */
-export const tablesBeside = (metadata: EntityMetadata): string[] => [
-  ...numbersOfTable(metadata).map(({ table }) => scopesTable(table)),
-  ...(namesOfTable(metadata).length === 0 ? [] : [tableName(namesTable(dataSourceOf(metadata)))]),
-]
+/** The table that triggers of an entity's table write and Citus must not manage: that of the names, as SQL. */
+export const tablesBeside = (metadata: EntityMetadata): string[] =>
+  namesOfTable(metadata).length === 0 ? [] : [tableName(namesTable(dataSourceOf(metadata)))]
 
 /** Returns why declarations that work in one place only cannot be kept on this table. */
 function unsupported(metadata: EntityMetadata, spread: Spread): string[] {
   const { distribution, isCoordinator, partitionedBy } = spread
-  const numbers = numbersOfTable(metadata).flatMap(({ table }) => withoutScopes(table, spread))
+  const numbers = numbersOfTable(metadata).flatMap(({ table }) => withoutNumbers(table, spread))
   const names = namesOfTable(metadata).flatMap((one) => withoutNames(one, spread))
   if (!distribution && partitionedBy.length === 0) return [...names, ...numbers]
   const small = metadata.columns.filter(
@@ -285,27 +283,20 @@ function withoutNames({ name, metadata }: NameDeclaration, spread: Spread): stri
   return isCoordinator ? [] : [`"${name}" is kept in ${names}, which only the coordinator has`]
 }
 
-/** Returns why the triggers could not lock one scope for all of its rows, on the node of the rows. */
-function withoutScopes(table: NumberTable, { distribution, partitionedBy, beside }: Spread): string[] {
+/** Returns why the triggers could not number all rows of a scope in one place. */
+function withoutNumbers(table: NumberTable, { distribution, partitionedBy }: Spread): string[] {
+  if (!distribution) return []
+  const { kind, column, copied } = distribution
   const name = `"${table.name}"`
-  const scopes = beside.get(scopesTable(table))
-  if (!distribution || distribution.kind === 'local') {
-    return scopes ? [`the table of scopes of ${name} is distributed, and the table itself is not`] : []
-  }
-  const { kind, column, group, copied } = distribution
+  const isElsewhere = column !== undefined && table.scope.every((one) => one.name !== column)
   const reasons: readonly (readonly [applies: boolean, reason: string])[] = [
     [kind === 'reference', `${name} would differ between the copies of a reference table`],
-    [table.count, `${name} keeps a count, and shards keep none`],
     [copied, `${name} would differ between the copies of a shard`],
     [partitionedBy.length > 0, `${name} cannot number the rows of a distributed table that has partitions`],
+    [!table.citus, `${name} needs the option { citus: true } and a migration, because Citus keeps the rows in shards`],
+    [isElsewhere, `it is spread by "${column}", which is not in the scope of ${name}`],
   ]
-  const [, reason] = reasons.find(([applies]) => applies) ?? []
-  if (reason !== undefined) return [reason]
-  const key = scopeKey(table)[table.scope.findIndex((one) => one.name === column)]
-  if (column !== undefined && key === undefined)
-    return [`it is spread by "${column}", which is not in the scope of ${name}`]
-  if (scopes?.group === group && scopes.column === key) return []
-  return [`the table of scopes of ${name} is not distributed with it: run ${distributeScopes(table, key)}`]
+  return reasons.flatMap(([applies, reason]) => (applies ? [reason] : [])).slice(0, 1)
 }
 
 const only = (kind: Finding['kind'], object: Finding['object'], name: string): Finding[] => [{ kind, object, name }]

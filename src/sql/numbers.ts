@@ -23,19 +23,26 @@ export interface NumberTable {
   readonly index: string
   /** Whether the table of scopes stores the number of rows of each scope. */
   readonly count: boolean
-  /** If false, the number of a removed row is never given again. */
+  /** If false, the table of scopes stores the highest number of each scope, and no number is given again. */
   readonly reuse?: false | undefined
   /** The lowest number that is given. If undefined, 1. */
   readonly start?: number | undefined
+  /** Citus keeps the rows in shards. An advisory lock on the shard replaces the table of scopes. */
+  readonly citus?: true | undefined
   /** A row with a value here is soft-deleted. It keeps its number, and is not counted. */
   readonly deleted: string | undefined
   /** The first part of the names of functions and triggers. */
   readonly triggers: string
 }
 
-/** The columns of the scope in the table of scopes. Their names are short, because the user's names may change. */
+/**
+ * The key of the table of scopes: a column for each column of the scope, with short names, because the user's names may
+ * change. A number of the whole table has one scope, whose key is true.
+ */
 export const scopeKey = ({ scope }: Pick<NumberTable, 'scope'>, row = ''): string[] =>
-  scope.map((_, position) => `${row === '' ? '' : `${row}.`}s${position}`)
+  (scope.length === 0 ? ['whole'] : scope.map((_, position) => `s${position}`)).map((name) =>
+    row === '' ? name : `${row}.${name}`,
+  )
 
 /** The table's name without a schema, as the functions use it. */
 export const scopesName = ({ triggers }: Pick<NumberTable, 'triggers'>): string => `${triggers}_scopes`

@@ -1,7 +1,6 @@
 import type { BatchRow } from './batch'
 import { asStored } from './types'
 import { dollarQuote, literal, qualified, quote } from './identifier'
-import { type NumberTable, scopesTable } from './numbers'
 import { SQLSTATE } from './sqlstate'
 import {
   anyNumber,
@@ -147,10 +146,6 @@ export const isInShardOf = (relation: string): string =>
 
 export const distribute = ({ schema, table, hash }: Pick<TextTable, 'schema' | 'table' | 'hash'>): string =>
   `SELECT create_distributed_table(${literal(qualified(schema, table))}, ${literal(hash)})`
-
-/** @param key the column of the table of scopes by which it is spread. undefined: it has one shard */
-export const distributeScopes = (table: NumberTable, key: string | undefined): string =>
-  `SELECT create_distributed_table(${literal(scopesTable(table))}, ${key === undefined ? 'NULL' : literal(key)}, colocate_with => ${literal(tableName(table))})`
 
 /**
  * Makes Citus use one connection to each node for the rest of the transaction. It refuses to change a function after a

@@ -27,6 +27,8 @@ export const SQLSTATE = {
   lockNotAvailable: '55P03',
   /** Raised by `statement_timeout`, a cancel request, or a `lock_timeout` that lost its mark: isBusyError(). */
   queryCanceled: '57014',
+  /** program_limit_exceeded, such as a value that is too large for an index */
+  tooLarge: '54000',
   /** numeric_value_out_of_range */
   outOfRange: '22003',
   /** Raised by the guard. The class is outside those that Postgres reserves. */

@@ -5,82 +5,58 @@
 -- "columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
 -- "scope":[{"name":"tenant","type":"integer"}], "number":"number", "type":"integer", "count":true,
 -- "deleted":"deletedAt", "prefix":"numbers_comment__number",
--- "triggers":["cdfddb47","e28886e9","d4e62091","d804ce6c","cf954297","e195351d","cc55a471"]}
+-- "triggers":["a67fb345","e28886e9","d4e62091","d804ce6c","cf954297","e195351d","cc55a471"]}
 #variable_conflict use_variable
 DECLARE
-  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
+  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid;
   ours boolean;
-  shard pg_catalog.text;
-  met bigint;
   newest bigint;
 BEGIN
+  SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
+    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user
+  INTO ours FROM pg_catalog.pg_class AS k
+  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
+  IF ours IS NULL THEN
+    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
+  ELSIF ours AND plain THEN
+    -- Most rows need no query about partitions.
+  ELSIF NOT ours OR NOT EXISTS (
+    SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+    WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+        MESSAGE = 'what numbers the rows names another table or column than its own',
+        HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
+        CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
   -- Once for a statement that names the columns, unless it may have named the whole of a partition.
-  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
-    OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
+  IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' OR TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
+    OR plain IS NOT TRUE
   THEN
-    IF EXISTS (
+    IF NOT EXISTS (
       SELECT FROM pg_catalog.pg_trigger AS g
       WHERE g.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
-        AND g.tgname OPERATOR(pg_catalog.=) 'numbers_comment__number_look'
-        AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid), pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
-          pg_catalog.quote_ident('tenant'), pg_catalog.quote_ident('number'),
-          pg_catalog.quote_ident('deletedAt')
-        ), ' ON ')) OPERATOR(pg_catalog.=) 0
+        AND g.tgfoid OPERATOR(pg_catalog.=) 'numbers_comment__number_place'::pg_catalog.regproc::pg_catalog.oid
+        AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid),
+          pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
+            pg_catalog.quote_ident('tenant'), pg_catalog.quote_ident('number'),
+            pg_catalog.quote_ident('deletedAt')
+          ), ' ON ')) OPERATOR(pg_catalog.>) 0
     ) THEN
       RAISE EXCEPTION USING ERRCODE = '55000',
         MESSAGE = 'what numbers the rows names another table or column than its own',
         HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
         CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
-    IF EXISTS (
-      SELECT FROM pg_catalog.pg_inherits AS h
-      WHERE h.inhrelid OPERATOR(pg_catalog.=) TG_RELID OR h.inhparent OPERATOR(pg_catalog.=) TG_RELID
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '0A000',
-        MESSAGE = 'a table with partitions, or with children by INHERITS, keeps no count',
-        HINT = 'Declare @NumberWithin without "count", and count the rows by SQL.',
-        CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
   END IF;
   IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
     RETURN NULL;
   END IF;
-  SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
-    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user INTO ours
-  FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
-  IF ours IS NULL THEN
-    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
-  ELSIF ours AND plain THEN
-  ELSIF NOT ours OR NOT EXISTS (
-    SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
-    WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
-  ) THEN
-    IF ours AND pg_catalog.to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
-      SELECT coalesce(pg_catalog.shard_name(z.logicalrelid, z.shardid), 'numbers_comment__number_scopes')
-      INTO shard
-      FROM pg_catalog.pg_dist_partition AS p
-      JOIN pg_catalog.pg_dist_shard AS s ON s.logicalrelid OPERATOR(pg_catalog.=) p.logicalrelid
-      LEFT JOIN pg_catalog.pg_dist_partition AS o
-        ON o.logicalrelid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
-      LEFT JOIN pg_catalog.pg_dist_shard AS z ON z.logicalrelid OPERATOR(pg_catalog.=) o.logicalrelid
-        AND coalesce(z.shardminvalue, '') OPERATOR(pg_catalog.=) coalesce(s.shardminvalue, '')
-      WHERE p.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')
-        AND s.shardid OPERATOR(pg_catalog.=) pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
-        AND TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))
-        -- Copies of a shard would number their rows apart.
-        AND p.repmodel OPERATOR(pg_catalog.=) 's'
-        AND o.logicalrelid IS NULL
-        AND p.colocationid OPERATOR(pg_catalog.=) 0
-        AND p.partmethod OPERATOR(pg_catalog.=) 'n';
-    END IF;
-    IF shard IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'what numbers the rows names another table or column than its own',
-      HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
-      CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
+  IF pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000',
+        MESSAGE = 'a table with partitions, or with children by INHERITS, keeps no count',
+        HINT = 'Declare @NumberWithin without "count", and count the rows by SQL.',
+        CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW."number" OPERATOR(pg_catalog.=) OLD."number" THEN
     -- Who moves a row and gives it no other number means the next one there.
@@ -89,52 +65,26 @@ BEGIN
   IF NEW."tenant" IS NULL THEN
     RETURN NEW;
   END IF;
-  IF shard IS NULL THEN
-    LOOP
-      PERFORM FROM numbers_comment__number_scopes AS k
-      WHERE k.s0 OPERATOR(pg_catalog.=) NEW."tenant"
-        AND k.part OPERATOR(pg_catalog.=) 0
-      FOR NO KEY UPDATE;
-      EXIT WHEN FOUND;
-      INSERT INTO numbers_comment__number_scopes (s0, part, n)
-      VALUES (NEW."tenant", 0, 0) ON CONFLICT DO NOTHING;
-      EXIT WHEN FOUND;
-    END LOOP;
-    newest := (
-      SELECT t."number"
-      FROM "comment" AS t
-      WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-        AND (t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)
-      ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1
-    );
-  ELSE
-    LOOP
-      EXECUTE pg_catalog.format('SELECT FROM %2$s AS k
-      WHERE k.s0 OPERATOR(pg_catalog.=) $1."tenant"
-        AND k.part OPERATOR(pg_catalog.=) 0
-      FOR NO KEY UPDATE',
-        TG_RELID::pg_catalog.regclass, shard) USING NEW;
-      GET DIAGNOSTICS met = ROW_COUNT;
-      EXIT WHEN met OPERATOR(pg_catalog.>) 0;
-      EXECUTE pg_catalog.format('INSERT INTO %2$s (s0, part, n)
-      VALUES ($1."tenant", 0, 0) ON CONFLICT DO NOTHING',
-        TG_RELID::pg_catalog.regclass, shard) USING NEW;
-      GET DIAGNOSTICS met = ROW_COUNT;
-      EXIT WHEN met OPERATOR(pg_catalog.>) 0;
-    END LOOP;
-    EXECUTE pg_catalog.format('SELECT (
-      SELECT t."number"
-      FROM ONLY %1$s AS t
-      WHERE t."tenant" OPERATOR(pg_catalog.=) $1."tenant"
-      ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1
-    )',
-        TG_RELID::pg_catalog.regclass, shard) INTO newest USING NEW;
-  END IF;
+  LOOP
+    SELECT k.last INTO newest FROM numbers_comment__number_scopes AS k
+    WHERE k.s0 OPERATOR(pg_catalog.=) NEW."tenant"
+    FOR NO KEY UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO numbers_comment__number_scopes (s0)
+    VALUES (NEW."tenant") ON CONFLICT DO NOTHING;
+    EXIT WHEN FOUND;
+  END LOOP;
+  newest := greatest(newest, (
+    SELECT t."number" FROM "comment" AS t
+    WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+      AND (t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR plain IS NOT TRUE)
+    ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1
+  ));
   IF NEW."number" IS NULL AND newest OPERATOR(pg_catalog.>=) 2147483647 THEN
     RAISE EXCEPTION USING ERRCODE = '22003',
-      MESSAGE = 'a row of the scope has the highest number that its type can hold',
-      HINT = 'Give that row a lower number or delete it, or make the column a bigint.',
-      CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+        MESSAGE = 'a row of the scope has the highest number that its type can hold',
+        HINT = 'Give that row a lower number or delete it, or make the column a bigint.',
+        CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   NEW."number" := coalesce(NEW."number", greatest(newest, 0) OPERATOR(pg_catalog.+) 1);
   RETURN NEW;
@@ -145,108 +95,69 @@ END
 -- It counts the rows of each scope.
 #variable_conflict use_column
 DECLARE
-  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
+  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid;
   ours boolean;
-  shard pg_catalog.text;
 BEGIN
   SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
-    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user INTO ours
-  FROM pg_catalog.pg_class AS k
+    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user
+  INTO ours FROM pg_catalog.pg_class AS k
   WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
   IF ours IS NULL THEN
     RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
   ELSIF ours AND plain THEN
+    -- Most rows need no query about partitions.
   ELSIF NOT ours OR NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
   ) THEN
-    IF ours AND pg_catalog.to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
-      SELECT coalesce(pg_catalog.shard_name(z.logicalrelid, z.shardid), 'numbers_comment__number_scopes')
-      INTO shard
-      FROM pg_catalog.pg_dist_partition AS p
-      JOIN pg_catalog.pg_dist_shard AS s ON s.logicalrelid OPERATOR(pg_catalog.=) p.logicalrelid
-      LEFT JOIN pg_catalog.pg_dist_partition AS o
-        ON o.logicalrelid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
-      LEFT JOIN pg_catalog.pg_dist_shard AS z ON z.logicalrelid OPERATOR(pg_catalog.=) o.logicalrelid
-        AND coalesce(z.shardminvalue, '') OPERATOR(pg_catalog.=) coalesce(s.shardminvalue, '')
-      WHERE p.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')
-        AND s.shardid OPERATOR(pg_catalog.=) pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
-        AND TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))
-        -- Copies of a shard would number their rows apart.
-        AND p.repmodel OPERATOR(pg_catalog.=) 's'
-        AND o.logicalrelid IS NULL
-        AND p.colocationid OPERATOR(pg_catalog.=) 0
-        AND p.partmethod OPERATOR(pg_catalog.=) 'n';
-    END IF;
-    IF shard IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'what numbers the rows names another table or column than its own',
-      HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
-      CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-  END IF;
-  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
-    INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)
-    SELECT c."tenant", 
-      (greatest(pg_catalog.max(c."number"), 0) OPERATOR(pg_catalog./) 256 OPERATOR(pg_catalog.%) 64)::pg_catalog.int2,
-      pg_catalog.count(*)
-    FROM came AS c WHERE c."deletedAt" IS NULL GROUP BY c."tenant"
-    HAVING pg_catalog.count(*) OPERATOR(pg_catalog.<>) 0 ORDER BY c."tenant"
-    ON CONFLICT (s0, part) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
-  ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
-    INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)
-    SELECT c.s0, 0,
-      pg_catalog.sum(c.n)
-    FROM (
-      SELECT gone."tenant" AS s0, -1 AS n
-      FROM gone WHERE gone."deletedAt" IS NULL UNION ALL
-      SELECT came."tenant" AS s0, 1 AS n
-      FROM came WHERE came."deletedAt" IS NULL
-    ) AS c GROUP BY c.s0
-    HAVING pg_catalog.sum(c.n) OPERATOR(pg_catalog.<>) 0 ORDER BY c.s0
-    ON CONFLICT (s0, part) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
-  ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
-    IF EXISTS (
-      SELECT FROM pg_catalog.pg_trigger AS g
-      WHERE g.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
-        AND g.tgname OPERATOR(pg_catalog.=) 'numbers_comment__number_look'
-        AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid), pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
-          pg_catalog.quote_ident('tenant'), pg_catalog.quote_ident('number'),
-          pg_catalog.quote_ident('deletedAt')
-        ), ' ON ')) OPERATOR(pg_catalog.=) 0
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
+    RAISE EXCEPTION USING ERRCODE = '55000',
         MESSAGE = 'what numbers the rows names another table or column than its own',
         HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
         CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-    INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)
-    SELECT c."tenant", 0,
-      OPERATOR(pg_catalog.-) pg_catalog.count(*)
-    FROM gone AS c WHERE c."deletedAt" IS NULL GROUP BY c."tenant"
-    HAVING OPERATOR(pg_catalog.-) pg_catalog.count(*) OPERATOR(pg_catalog.<>) 0 ORDER BY c."tenant"
-    ON CONFLICT (s0, part) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
-  ELSE
-    -- As the rows go: whatever the snapshot of the transaction shows.
-    TRUNCATE numbers_comment__number_scopes;
   END IF;
-  IF FOUND THEN
-    IF EXISTS (
-      SELECT FROM pg_catalog.pg_inherits AS h
-      WHERE h.inhrelid OPERATOR(pg_catalog.=) TG_RELID OR h.inhparent OPERATOR(pg_catalog.=) TG_RELID
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '0A000',
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_inherits AS h
+    WHERE h.inhrelid OPERATOR(pg_catalog.=) TG_RELID OR h.inhparent OPERATOR(pg_catalog.=) TG_RELID
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000',
         MESSAGE = 'a table with partitions, or with children by INHERITS, keeps no count',
         HINT = 'Declare @NumberWithin without "count", and count the rows by SQL.',
         CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
+  END IF;
+  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
+    INSERT INTO numbers_comment__number_scopes AS k (s0, n)
+    SELECT c.s0, pg_catalog.sum(c.n)
+    FROM (
+      SELECT came."tenant" AS s0, 1 AS n FROM came WHERE came."deletedAt" IS NULL
+    ) AS c
+    GROUP BY 1 HAVING pg_catalog.sum(c.n) OPERATOR(pg_catalog.<>) 0 ORDER BY 1
+    ON CONFLICT (s0) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
+    INSERT INTO numbers_comment__number_scopes AS k (s0, n)
+    SELECT c.s0, pg_catalog.sum(c.n)
+    FROM (
+      SELECT gone."tenant" AS s0, -1 AS n FROM gone WHERE gone."deletedAt" IS NULL
+    ) AS c
+    GROUP BY 1 HAVING pg_catalog.sum(c.n) OPERATOR(pg_catalog.<>) 0 ORDER BY 1
+    ON CONFLICT (s0) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
+    INSERT INTO numbers_comment__number_scopes AS k (s0, n)
+    SELECT c.s0, pg_catalog.sum(c.n)
+    FROM (
+      SELECT gone."tenant" AS s0, -1 AS n FROM gone WHERE gone."deletedAt" IS NULL
+      UNION ALL
+      SELECT came."tenant" AS s0, 1 AS n FROM came WHERE came."deletedAt" IS NULL
+    ) AS c
+    GROUP BY 1 HAVING pg_catalog.sum(c.n) OPERATOR(pg_catalog.<>) 0 ORDER BY 1
+    ON CONFLICT (s0) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
+  ELSE
+    TRUNCATE numbers_comment__number_scopes;
   END IF;
   RETURN NULL;
 END
 
 
-CREATE TRIGGER "numbers_comment__number_look" BEFORE INSERT OR UPDATE OF "tenant", "number", "deletedAt"
+CREATE TRIGGER "numbers_comment__number_look" BEFORE INSERT OR DELETE OR UPDATE OF "tenant", "number", "deletedAt"
   ON "comment" FOR EACH STATEMENT EXECUTE FUNCTION "numbers_comment__number_place"()
 
 CREATE TRIGGER "numbers_comment__number_place_insert" BEFORE INSERT ON "comment" FOR EACH ROW

@@ -1,12 +1,12 @@
 import { literal } from '../../sql/identifier'
 import { named, type Statement } from '../../sql/find'
 import { tableName } from '../../sql/text-table'
-import { allEqual, isCounted, scopeOf } from './fragments'
+import { allEqual, isCounted, keyOf, scopeOf } from './fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../../sql/numbers'
 
 /** The statements that read and count the rows of a scope. Their parameters are the values of the scope. */
 export interface CountStatements {
-  /** Reads how many rows count, by one look-up of a few rows in an index. */
+  /** Reads how many rows count, by one look-up in an index. */
   readonly find: Statement<number>
   /** Returns whether policies hide rows of the table from the role. */
   readonly hidesRows: Statement<boolean>
@@ -14,10 +14,7 @@ export interface CountStatements {
   readonly scopes: Statement<readonly unknown[]>
   /** Locks a scope as the triggers do. Until the transaction ends, nobody adds a row to it or changes its count. */
   readonly lock: Statement<unknown>
-  /**
-   * Counts the rows of a locked scope anew. If the snapshot hides some of them, this fails with 40001, or the snapshot
-   * also hides the part that counts them.
-   */
+  /** Counts the rows of a locked scope anew. */
   readonly count: Statement<number>
 }
 
@@ -31,15 +28,14 @@ export function countStatements(table: NumberTable): CountStatements {
 
 function makeCountStatements(table: NumberTable): CountStatements {
   const [key, scopes] = [scopeKey(table), scopesTable(table)]
-  const values = key.map((_, position) => `$${position + 1}`)
-  const where = (...conditions: readonly string[]): string =>
-    conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`
-  const inScope = where(...allEqual(scopeKey(table, 'k'), values))
+  const values = table.scope.map((_, position) => `$${position + 1}`)
+  const given = values.length === 0 ? ['true'] : values
+  const inScope = allEqual(scopeKey(table, 'k'), given).join(' AND ')
   const texts = key.map((one) => `pg_catalog.format('%s', k.${one})`)
-  const rows = scopeOf(table, 'r').map((one, position) => `${one} AS ${key[position] ?? ''}`)
-  const counted = where(...allEqual(scopeOf(table, 'r'), values), ...isCounted(table, 'r'))
+  const rows = keyOf(table, 'r').map((one, position) => `${one} AS ${key[position] ?? ''}`)
+  const counted = ['true', ...allEqual(scopeOf(table, 'r'), values), ...isCounted(table, 'r')].join(' AND ')
   return {
-    find: named(`SELECT pg_catalog.sum(k.n) FROM ${scopes} AS k${inScope}`, ([count]) => Number(count ?? 0)),
+    find: named(`SELECT k.n FROM ${scopes} AS k WHERE ${inScope}`, ([count]) => Number(count)),
     hidesRows: named(
       `SELECT pg_catalog.row_security_active(${literal(tableName(table))}) AS hides`,
       ([hides]) => hides === true,
@@ -50,13 +46,13 @@ function makeCountStatements(table: NumberTable): CountStatements {
       (row) => row,
     ),
     lock: named(
-      `INSERT INTO ${scopes} AS k (${[...key, 'part', 'n'].join(', ')}) VALUES (${[...values, '0', '0'].join(', ')})
-  ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET n = k.n`,
+      `INSERT INTO ${scopes} AS k (${key.join(', ')}) VALUES (${given.join(', ')})
+  ON CONFLICT (${key.join(', ')}) DO UPDATE SET n = k.n`,
       (row) => row,
     ),
     count: named(
-      `UPDATE ${scopes} AS k SET n = CASE WHEN k.part OPERATOR(pg_catalog.=) 0
-    THEN (SELECT pg_catalog.count(*) FROM ONLY ${tableName(table)} AS r${counted}) ELSE 0 END${inScope} RETURNING k.n`,
+      `UPDATE ${scopes} AS k SET n = (SELECT pg_catalog.count(*) FROM ONLY ${tableName(table)} AS r WHERE ${counted})
+  WHERE ${inScope} RETURNING k.n`,
       ([count]) => Number(count),
     ),
   }

@@ -169,3 +169,22 @@ test.each(['repeatable read', 'serializable'])(
     expect(await numbersOf(client, counted)).toBe('1: 1 #1')
   },
 )
+
+describe('TRUNCATE with a count and without reuse', () => {
+  const kept = countedTable({ reuse: false })
+
+  test('clears the counts and keeps the highest numbers', async () => {
+    await createNumberedTable(client, kept)
+    await client.query('insert into comment (tenant) values (1), (1), (2); truncate comment')
+    expect(await wrongCounts(client, kept)).toEqual([])
+    await client.query('insert into comment (tenant) values (1), (2), (3)')
+    expect(await numbersOf(client, kept)).toBe('1: 3 #1; 2: 2 #1; 3: 1 #1')
+  })
+
+  test.each(['repeatable read', 'serializable'])('is refused at %s', async (level) => {
+    await createNumberedTable(client, kept)
+    await client.query(`begin isolation level ${level}; insert into comment (tenant) values (1)`)
+    await expect(client.query('truncate comment')).rejects.toMatchObject({ code: '0A000' })
+    await client.query('rollback')
+  })
+})

@@ -94,6 +94,15 @@ describe('recount', () => {
     },
   )
 
+  test('counts no row in a scope that no index can hold', async () => {
+    const place = Array.from({ length: 300_000 }, (_, index) => index.toString(36)).join('')
+    const day = new Date()
+    await manager.transaction(async (inside) => {
+      expect(await recount(inside, Visit, { place, day })).toBe(0)
+      expect(await countWithin(inside, Visit, { place, day })).toBe(0)
+    })
+  })
+
   test('makes an insert wait until it commits, and loses nothing of it', async () => {
     await behind('insert into note (post, number) values (1, 1)')
     await other.query('begin')

@@ -165,6 +165,38 @@ describe('partitions', () => {
     expect(await numbersOf(client, table)).toBe('1: 1 3; 2: 1 4; 3: 2')
   })
 
+  describe.each(['read committed', 'repeatable read', 'serializable'])('give no number again at %s', (level) => {
+    test.each([
+      ['alter table comment detach partition comment_odd', true],
+      ['drop table comment_odd', true],
+      ['truncate comment_odd', true],
+      ['truncate comment', true],
+      ['delete from comment_odd where number > 1', false],
+      ['update comment set tenant = 2 where tenant = 1', false],
+    ])('after: %s', async (event, waits) => {
+      const table = numberTable({ reuse: false })
+      await client.query(partitioned)
+      for (const statement of [makeScopes(table), ...numberTriggers(table).create]) await client.query(statement)
+      await client.query('insert into comment (tenant) values (1), (1); insert into comment_odd (tenant) values (1)')
+      const [first, before] = [await db.client(), await db.client()]
+      await before.query(`begin isolation level ${level}; select 1`)
+      await first.query(`begin isolation level ${level}; ${event}`)
+      const beside = client.query('insert into comment (tenant) values (1) returning number')
+      await (waits ? untilBlocked(first) : beside)
+      await first.query('commit')
+      expect((await beside).rows).toEqual([{ number: 4 }])
+      const late = await before.query('insert into comment (tenant) values (1) returning number').then(
+        ({ rows }) => rows,
+        (error: { code: string }) => error.code,
+      )
+      await before.query('commit')
+      expect(late).toEqual(level === 'read committed' ? [{ number: 5 }] : '40001')
+      expect((await client.query('insert into comment (tenant) values (1) returning number')).rows).toEqual([
+        { number: level === 'read committed' ? 6 : 5 },
+      ])
+    })
+  })
+
   const noCount = { code: '0A000', hint: expect.stringContaining('without "count"') as string }
 
   test('keep no count, and say so', async () => {
