@@ -80,8 +80,10 @@ for (const file of CORE) accessSync(path.join(import.meta.dirname, file))
 const KEPT = { isolate: false }
 
 /** Only what needs a server starts one: `npx vitest run --project unit` needs no Postgres. */
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   test: {
+    // See test/support/gate-part.ts.
+    env: mode === 'all' ? { TEST_ALL: 'yes' } : {},
     reporters: ['default', './test/support/reporter.ts'],
     pool: 'forks',
     maxWorkers: 3,
@@ -106,4 +108,4 @@ export default defineConfig({
       { extends: true, test: { name: 'rest', include: OF_A_SERVER, exclude: CORE, globalSetup: SERVER } },
     ],
   },
-})
+}))

@@ -1,24 +1,26 @@
-import type { DataSource } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import type { Client } from 'pg'
+import { DataSource } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { findingsOfAdoption } from '../../../src/doctor/doctor'
-import { useDatabase } from '../../support/database'
+import { type Copy, useTemplate } from '../../support/template'
 import { Comment, ENTITIES, fill, Page, Soft, User } from './entities'
 
-const db = useDatabase()
-
-const client = db.useClient()
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource(ENTITIES, { synchronize: false })
+const template = useTemplate(async (url) => {
+  const made = await new DataSource({ type: 'postgres', url, entities: ENTITIES, synchronize: true }).initialize()
+  await fill(made)
+  await made.destroy()
 })
+let copy: Copy
+let client: Client
+let dataSource: DataSource
 
 /** A database with rows of every kind, and then what these statements make of it. */
 async function changed(...statements: readonly string[]): Promise<void> {
-  await client.query('drop schema public cascade; create schema public; create extension "uuid-ossp"')
-  await dataSource.synchronize()
-  await fill(dataSource)
+  copy = await template.fresh()
+  client = copy.client
+  dataSource = await copy.dataSource(ENTITIES)
   for (const statement of statements) await client.query(statement)
 }
 
@@ -48,11 +50,11 @@ const READER = [
 ]
 
 async function byReader(): Promise<DataSource> {
-  const url = new URL(db.url)
+  const url = new URL(copy.url)
   url.username = 'doctor reader'
   url.password = 'x'
   const extra = { options: '-c default_transaction_read_only=on' }
-  return await db.dataSource(ENTITIES, { url: url.href, synchronize: false, extra })
+  return await copy.dataSource(ENTITIES, { url: url.href, extra })
 }
 
 describe('what the database lacks', () => {

@@ -1,14 +1,18 @@
-import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import type { Client } from 'pg'
+import { DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
-import { useDatabase } from '../../support/database'
 import { migrate } from '../../support/generated'
+import { type Copy, useTemplate } from '../../support/template'
 import { Colliding, Comment, ENTITIES, fill, Organization, Page, Person, Scoped, Soft, Ticket, User } from './entities'
 
-const db = useDatabase()
-
-const client = db.useClient()
+const template = useTemplate(async (url) => {
+  const made = await new DataSource({ type: 'postgres', url, entities: ENTITIES, synchronize: true }).initialize()
+  await fill(made)
+  await made.destroy()
+})
+let client: Client
 let dataSource: DataSource
 
 @Entity('foreign')
@@ -18,13 +22,14 @@ class Foreign {
 }
 
 /** What was made wrong on purpose, past triggers; a database with rows of every kind stands before each. */
-async function broken(...statements: readonly string[]): Promise<void> {
-  dataSource ??= await db.dataSource(ENTITIES)
-  await dataSource.synchronize(true)
-  await fill(dataSource)
+async function broken(...statements: readonly string[]): Promise<Copy> {
+  const copy = await template.fresh()
+  client = copy.client
+  dataSource = await copy.dataSource(ENTITIES)
   for (const statement of statements) {
     await client.query(`begin; set local session_replication_role = replica; ${statement}; commit`)
   }
+  return copy
 }
 
 /** In words, without what every database has here. */
@@ -288,8 +293,8 @@ describe('names', () => {
   })
 
   test('a name that a table of another program holds is for that one to judge, until the table goes', async () => {
-    await broken()
-    const other = await db.dataSource([Foreign, Name], { synchronize: false })
+    const copy = await broken()
+    const other = await copy.dataSource([Foreign, Name])
     await migrate(other)
     await other.query(`insert into "foreign" (handle) values ('theirs')`)
     expect(await told()).toEqual([])
