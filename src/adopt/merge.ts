@@ -19,7 +19,7 @@ import {
 import { requireAdopted } from './refusals'
 import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, keyAsJson, makeWorklist, own, samePrimary, sameTexts, worklistOf } from './table'
-import { declaredTypes, type Target, withText } from './target'
+import { type Target, withText } from './target'
 import { throughPlaces } from './work'
 
 /** What a merge is given before the adoption begins. */
@@ -147,7 +147,8 @@ async function prepareMerge(
   const references = await findReferences(session.query, on, facts.oid, also)
   const found = await session.query<{ name: string }>(FIND_COLUMNS, [facts.oid])
   const columns = found.map(({ name }) => name).filter((name) => ![hash, number, chained].includes(name))
-  const statements = new MergeStatements(on, declaredTypes(state, on.primary), references)
+  const types = on.primary.map((name) => state.columns.find((column) => column.name === name)?.declared ?? 'text')
+  const statements = new MergeStatements(on, types, references)
   const refused = (what: string, error: unknown): unknown => {
     if (!isRowError(error)) return error
     const { message, code } = serverError(error) ?? {}
