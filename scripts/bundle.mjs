@@ -29,7 +29,7 @@ async function bundle(names, ending, output, options = {}) {
   const build = await rolldown({
     input,
     platform: 'node',
-    external: ['typeorm', 'pg', '@nestjs/common', '@nestjs/core', 'rxjs'],
+    external: ['typeorm', 'pg'],
     // Else the output names the machine's own folders where node_modules is a link.
     resolve: { symlinks: false },
     plugins: options.plugins ?? [],

@@ -12,7 +12,7 @@ import { findServer } from '../test/support/postgres'
 
 // Prints the figures by which a reader's effort is judged.
 const ROOT = path.resolve(import.meta.dirname, '..')
-const FEATURES = ['names', 'numbers', 'once', 'stream', 'url', 'typeorm-calls', 'nest']
+const FEATURES = ['names', 'numbers', 'once', 'stream', 'url', 'typeorm-calls']
 const TOOLS = ['adopt', 'doctor', 'cli']
 
 type Figures = Record<string, number | string>

@@ -8,5 +8,4 @@ export {
   type TokenAnswer,
   tokenOf,
 } from './tokens'
-export { type HttpAnswer, type HttpRequest, type HttpResponse, idempotent, type IdempotentOptions } from './idempotent'
 export { once, type OnceOptions, type OnceResult } from './once'

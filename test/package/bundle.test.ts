@@ -24,7 +24,7 @@ const bundle = async (contents: string, options: Parameters<typeof build>[0] = {
     bundle: true,
     platform: 'node',
     format: 'esm',
-    external: ['typeorm', 'pg', '@nestjs/common', '@nestjs/core', 'rxjs'],
+    external: ['typeorm', 'pg'],
     metafile: true,
     outfile: path.join(project.folder, 'bundle.mjs'),
     ...options,
@@ -42,7 +42,6 @@ const ENTRIES = [
   '/stream',
   '/typeorm',
   '/url',
-  '/nest',
 ]
 
 // In bytes, without TypeORM and the driver.

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase } from '../support/databases'
 import { runSteps } from './quick-start'
 import { type Example, readCopies, readExample } from './readme'
-import { makeProject, type Neighbourhood, openNeighbourhood } from './workspace'
+import { makeProject, type Neighbourhood, openNeighbourhood, type Project, succeed } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
 const checkout = path.resolve(import.meta.dirname, '../..')
@@ -64,6 +64,36 @@ describe.concurrent('docs/recipes.md', () => {
     const copies = readCopies(document)
     expect(copies.map(({ source }) => source)).toEqual(['examples/nest/src/unique-text.filter.ts'])
     for (const { source, text } of copies) expect(text).toBe(await read(source))
+  })
+})
+
+describe('docs/recipes.md: HTTP requests that arrive twice', () => {
+  let project: Project
+  const { files } = readExample(sections.find((text) => text.startsWith('HTTP requests')) ?? '')
+
+  beforeAll(async () => {
+    const filters = readCopies(document).map(({ source, text }) => [path.basename(source), text])
+    const { 'tsconfig.json': compiler = '', ...common } = sharedFiles
+    project = await makeProject(neighbourhood.installation, 'http', {
+      fixture: 'http',
+      databaseUrl: await newDatabase('http'),
+      files: { ...common, ...files, ...Object.fromEntries(filters), 'tsconfig.recipes.json': compiler },
+    })
+    succeed(await project.run('tsc', ['-p', '.']))
+  }, PATIENCE.timeout)
+
+  test.each(['express', 'fastify', 'fastify-http2', 'nest-express', 'nest-fastify'])(
+    '%s: of 50 requests at once one pays, and every case has the answer of the page',
+    PATIENCE,
+    async (server) => {
+      expect(succeed(await project.run('node', ['dist/check.js', server])).stdout).toBe('checked\n')
+    },
+  )
+
+  test('no recipe has more than 25 lines', () => {
+    const lines = Object.values(files).map((text) => text.trim().split('\n').length)
+    expect(lines).toHaveLength(5)
+    expect(Math.max(...lines)).toBeLessThanOrEqual(25)
   })
 })
 

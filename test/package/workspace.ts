@@ -233,8 +233,7 @@ export async function install(folder: string, packages: readonly string[]): Prom
 
 /** The versions that this checkout has, which npm has in its cache. */
 async function ownVersions(): Promise<string[]> {
-  const nest = ['@nestjs/common', '@nestjs/core', 'rxjs']
-  const names = ['typeorm', 'pg', 'reflect-metadata', '@types/node', 'tsx', 'typescript', ...nest]
+  const names = ['typeorm', 'pg', 'reflect-metadata', '@types/node', 'tsx', 'typescript']
   return await Promise.all(names.map(ownVersion))
 }
 

@@ -1,11 +1,10 @@
-import { BaseEntity, type DataSource, type EntityManager } from 'typeorm'
+import { BaseEntity, type EntityManager } from 'typeorm'
 import { describe, expectTypeOf, test } from 'vitest'
-import { idempotent, once, tokenOf } from '../../src/once'
+import { once, tokenOf } from '../../src/once'
 
 // Nothing here runs: the compiler checks it (`npm run typecheck`).
 
 declare const manager: EntityManager
-declare const dataSource: DataSource
 
 class Row {
   id!: number
@@ -76,18 +75,6 @@ describe('once', () => {
     // @ts-expect-error (no such unit)
     void (() => once(manager, 'token', () => 1, { patience: '5 ms' }))
   })
-})
-
-test('idempotent takes what it can send again', () => {
-  const me = { client: () => 'me' }
-  void (() => idempotent(dataSource, me, () => ({ status: 201, body: { id: 1 } })))
-  void (() => idempotent(dataSource, me, async () => await Promise.resolve({})))
-  // @ts-expect-error (a Date in the body)
-  void (() => idempotent(dataSource, me, () => ({ body: { at: new Date() } })))
-  // @ts-expect-error (a status is a number)
-  void (() => idempotent(dataSource, me, () => ({ status: '201' })))
-  // @ts-expect-error (whose key it is must be known)
-  void (() => idempotent(dataSource, {}, () => ({})))
 })
 
 test('tokenOf gives an answer of an unknown type, or null', async () => {

@@ -9,7 +9,7 @@ const CORE = 'errors options text sql triggers registry schema typeorm connectio
 const FEATURES = ['typeorm-calls', 'url', 'stream', 'names', 'once', 'numbers']
 
 /** A room for each tool, from the bottom up. */
-const TOOLS = ['nest', 'adopt', 'doctor', 'cli']
+const TOOLS = ['adopt', 'doctor', 'cli']
 
 const files = await readSource(path.resolve(import.meta.dirname, '../../src'))
 
@@ -127,12 +127,8 @@ test("only src/sql, src/triggers, src/adopt and a room's own sql hold SQL", () =
 
 // Deep paths do not resolve under ESM, nor with the types of node16.
 test('TypeORM is imported from its root only, and nothing else is but Node.js itself', () => {
-  const others = files.flatMap(({ name, layer, imports }) =>
-    imports
-      .filter((to) => !isRelative(to) && !to.startsWith('node:') && to !== 'typeorm')
-      // The entry for Nest is for those who have it.
-      .filter((to) => layer !== 'nest' || !/^(?:@nestjs\/(?:common|core)|rxjs)$/u.test(to))
-      .map((to) => [name, to]),
+  const others = files.flatMap(({ name, imports }) =>
+    imports.filter((to) => !isRelative(to) && !to.startsWith('node:') && to !== 'typeorm').map((to) => [name, to]),
   )
   // Bundled into the build, for it is ESM only.
   expect(others).toEqual([['text/normalize-url', 'normalize-url']])

@@ -7,7 +7,6 @@ import * as errors from '../../src/errors'
 import * as doctor from '../../src/doctor'
 import * as names from '../../src/names'
 import * as normalizers from '../../src/text'
-import * as nest from '../../src/nest'
 import * as numbers from '../../src/numbers'
 import * as once from '../../src/once'
 import * as typeormCalls from '../../src/typeorm-calls'
@@ -73,11 +72,6 @@ const PUBLIC = {
     types: words(`
       ByNameOptions FindHolderOptions FormerName FormerOption Holder ReleaseExpiredOptions UniqueNameOptions`),
   },
-  'nest/index.ts': {
-    namespace: nest,
-    values: words(`Idempotent IdempotentManager IdempotentModule UniqueTextExceptionFilter`),
-    types: words(`IdempotentModuleOptions`),
-  },
   'numbers/index.ts': {
     namespace: numbers,
     values: words(`NumberWithin countWithin numberWithinSchema recount`),
@@ -86,11 +80,8 @@ const PUBLIC = {
   'once/index.ts': {
     namespace: once,
     values: words(`
-      OnceFailedError OnceRunningError OnceToken TokenReusedError forgetToken idempotent once removeExpiredTokens
-      tokenOf`),
-    types: words(`
-      Duration HttpAnswer HttpRequest HttpResponse IdempotentOptions OnceOptions OnceResult
-      RemoveExpiredTokensOptions TokenAnswer`),
+      OnceFailedError OnceRunningError OnceToken TokenReusedError forgetToken once removeExpiredTokens tokenOf`),
+    types: words(`Duration OnceOptions OnceResult RemoveExpiredTokensOptions TokenAnswer`),
   },
   'stream/index.ts': {
     namespace: stream,

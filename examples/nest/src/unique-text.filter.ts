@@ -1,27 +1,21 @@
-import { type ArgumentsHost, Catch, ConflictException, UnprocessableEntityException } from '@nestjs/common'
+import { type ArgumentsHost, Catch, HttpException } from '@nestjs/common'
 import { BaseExceptionFilter } from '@nestjs/core'
-import { TextRejectedError, TextTakenError } from 'typeorm-unique-text'
+import { httpStatusOf, TextRejectedError, TextTakenError, UniqueTextError } from 'typeorm-unique-text'
 
-/** A text that is taken is a conflict, a text that cannot be stored is unprocessable. */
-@Catch(TextTakenError, TextRejectedError)
+/** Answers with the status of the error. Nest logs a fault of the program, and does not send its message. */
+@Catch(UniqueTextError)
 export class UniqueTextFilter extends BaseExceptionFilter {
-  override catch(error: TextTakenError | TextRejectedError, host: ArgumentsHost): void {
-    super.catch(error instanceof TextTakenError ? conflict(error) : unprocessable(error), host)
+  override catch(error: UniqueTextError, host: ArgumentsHost): void {
+    const statusCode = httpStatusOf(error) ?? 500
+    const { code, message } = error
+    const body = { statusCode, code, message, ...detailsOf(error) }
+    super.catch(statusCode === 500 ? error : new HttpException(body, statusCode), host)
   }
 }
 
-/** With the id, a client can link to the row that holds the text; leave it out where rows are not for everyone. */
-function conflict({ message, taken }: TextTakenError): ConflictException {
-  const holders = taken.map(({ property, id }) => ({ property, id: id?.['id'] }))
-  return new ConflictException({ statusCode: 409, error: 'Conflict', message, taken: holders })
-}
-
-function unprocessable({ message, property, reason }: TextRejectedError): UnprocessableEntityException {
-  return new UnprocessableEntityException({
-    statusCode: 422,
-    error: 'Unprocessable Entity',
-    message,
-    property,
-    reason,
-  })
+/** With the id, a client can link to the row that holds the text. Leave it out if not every client may see the row. */
+function detailsOf(error: UniqueTextError): object {
+  if (error instanceof TextTakenError)
+    return { taken: error.taken.map(({ property, id }) => ({ property, id: id?.id })) }
+  return error instanceof TextRejectedError ? { property: error.property, reason: error.reason } : {}
 }

@@ -62,7 +62,7 @@ describe('POST /bookmarks', () => {
       status: 409,
       body: {
         statusCode: 409,
-        error: 'Conflict',
+        code: 'TEXT_TAKEN',
         message: expect.stringContaining('"url"'),
         taken: [{ property: 'url', id }],
       },

@@ -1,2 +1,0 @@
-export { Idempotent, IdempotentManager, IdempotentModule, type IdempotentModuleOptions } from './idempotent'
-export { UniqueTextExceptionFilter } from './exception-filter'
