@@ -81,7 +81,13 @@ export interface UniqueTextPropertyOptions extends UniqueTextOptions {
 export interface UniqueTextColumn {
   /** The property of the column. */
   readonly property: string
-  /** Precedes the value in the text that is hashed, unless the value is NULL. @default '' */
+  /**
+   * If each column but the first has a prefix, the text that is hashed is composed of the values with their prefixes,
+   * like the `path?query#fragment` of a URL. Choose prefixes that no earlier column contains, because texts that compose
+   * alike share a hash. Otherwise, the length of each value is hashed with it, and no prefix is used.
+   *
+   * @default ''
+   */
   readonly prefix?: string
   /** @default the value as it is */
   readonly normalize?: Normalizer

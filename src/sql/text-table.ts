@@ -1,7 +1,7 @@
 import type { Digest } from '../text/digest'
 import { literal, qualified, quote } from './identifier'
 
-/** One column of the text, and the prefix of its value if the columns are composed (`?` before a query). */
+/** One column of the text, and the prefix of its value in the text that is hashed (`?` before a query). */
 interface TextColumn {
   readonly name: string
   /** @default '' */
@@ -92,7 +92,17 @@ export const textRules = (
   digest: string,
 ): string => JSON.stringify([text, scope, nullable, hash, number, chained, digest])
 
-/** The text that is hashed. If a column is NULL, its prefix is left out too. */
+/**
+ * Whether the text that is hashed is its parts with their prefixes, as `Url` has it: `/path?query#fragment`. Otherwise
+ * each part is preceded by its length, so that ("a", "bc") and ("ab", "c") differ.
+ */
+const hasPrefixes = (parts: readonly { readonly prefix: string }[]): boolean =>
+  parts.slice(1).every(({ prefix }) => prefix !== '')
+
+/** Takes the place of a part that is NULL and of its length. */
+const NO_PART = '-'
+
+/** The text that is hashed. A column that is NULL leaves out its prefix too. */
 export const composed = ({ text }: Pick<TextTable, 'text'>, row: string, separator?: string): string =>
   composedOf(
     text.map(({ name, prefix }) => ({ value: field(row, name), prefix })),
@@ -108,21 +118,25 @@ interface Part {
 function composedOf(parts: readonly Part[], separator = ' '): string {
   const [first] = parts
   if (parts.length === 1 && first?.prefix === '') return `${first.value}::pg_catalog.text`
-  return parts
-    .map(({ value: given, prefix }) => {
-      const value = `${given}::pg_catalog.text`
-      return `coalesce(${prefix === '' ? value : `${literal(prefix)} ${APPENDED} ${value}`}, '')`
-    })
-    .join(` ${APPENDED}${separator}`)
+  const joined = (...texts: readonly string[]): string => texts.join(` ${APPENDED} `)
+  const partOf = hasPrefixes(parts)
+    ? (value: string, prefix: string) => `coalesce(${prefix === '' ? value : joined(literal(prefix), value)}, '')`
+    : (value: string) =>
+        `coalesce(${joined(`pg_catalog.octet_length(${value})::pg_catalog.text`, `':'`, value)}, ${literal(NO_PART)})`
+  return parts.map(({ value, prefix }) => partOf(`${value}::pg_catalog.text`, prefix)).join(` ${APPENDED}${separator}`)
 }
 
-/** Returns the hash of a text with these parts, as a literal that sorts bytewise. A null part leaves out its prefix. */
+/** Returns the hash of a text with these parts, as a literal that sorts bytewise. The text is that of `composed`. */
 export function hashOfTexts(
   { text, digest }: Pick<TextTable, 'text' | 'digest'>,
   parts: readonly (string | null)[],
 ): string {
+  const prefixed = text.length === 1 || hasPrefixes(text)
   let composed = ''
-  for (const [index, part] of parts.entries()) if (part !== null) composed += `${text[index]?.prefix ?? ''}${part}`
+  for (const [index, part] of parts.entries()) {
+    if (part === null) composed += prefixed ? '' : NO_PART
+    else composed += prefixed ? `${text[index]?.prefix ?? ''}${part}` : `${Buffer.byteLength(part)}:${part}`
+  }
   return digest.js(composed)
 }
 

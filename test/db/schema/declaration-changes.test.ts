@@ -50,8 +50,11 @@ const renamedPage = (options: UniqueTextPropertyOptions): Entityish => entity('P
 const twoTexts = (url: UniqueTextPropertyOptions, alias: UniqueTextPropertyOptions): Entityish =>
   entity('Page', { site: BOTH.site, url: text(url), alias: text({ nullable: true, ...alias }) })
 
+const QUERY = { property: 'query', prefix: '?' }
+const FRAGMENT = { property: 'fragment', prefix: '#' }
+
 function composedPage(options: Partial<UniqueTextClassOptions>): Entityish {
-  const all: UniqueTextClassOptions = { as: 'url', columns: ['path', 'query'], ...options }
+  const all: UniqueTextClassOptions = { as: 'url', columns: ['path', QUERY], ...options }
   const Page = entity('Page', { site: BOTH.site, path: column('text'), query: plain(), fragment: plain() })
   UniqueText(all)(Page)
   return Page
@@ -59,7 +62,7 @@ function composedPage(options: Partial<UniqueTextClassOptions>): Entityish {
 
 /** `composedPage` with a column more. */
 function withAnchor(column: ColumnOptions, digest: 'md5' | 'sha256' = 'md5'): Entityish {
-  const Page = composedPage({ digest, columns: ['path', 'query', { property: 'anchor', prefix: '#' }] })
+  const Page = composedPage({ digest, columns: ['path', QUERY, { property: 'anchor', prefix: '#' }] })
   Column({ type: 'text', ...column })(Page.prototype as object, 'anchor')
   return Page
 }
@@ -153,7 +156,7 @@ const insertSoft = (...rows: readonly string[]): string =>
 const TOGETHER = insert(`(1, ${A})`, `(1, ${B})`)
 const APART = insert(`(1, ${A})`, `(2, ${B})`)
 const COMPOSED = insertComposed(`(${A}, null, null)`, `(${B}, null, null)`)
-const ALIKE = insertComposed(`('ab', 'c', null)`, `('a', 'bc', null)`)
+const ALIKE = insertComposed(`('a?b', null, null)`, `('a', 'b', null)`)
 const DELETED = insertSoft(`(${A}, now())`, `(${B}, null)`, `('other', now())`)
 
 /** What is expected is in the notation of `rowsOf`, with A and B for the two published texts. */
@@ -245,7 +248,7 @@ const changes: Readonly<Record<string, Change>> = {
   'a further column of a composed text': [
     composedPage({}),
     insertComposed(`(${A}, null, 'f')`, `(${B}, null, null)`, `('/', 'q', 'f')`),
-    composedPage({ columns: ['path', 'query', { property: 'fragment', prefix: '#' }] }),
+    composedPage({ columns: ['path', QUERY, FRAGMENT] }),
   ],
   'a new column of a composed text, and another digest': [
     composedPage({}),
@@ -254,31 +257,37 @@ const changes: Readonly<Record<string, Change>> = {
   ],
   'a new column of a composed text, with a default': [composedPage({}), COMPOSED, withAnchor({ default: 'top' })],
   'a column less in a composed text': [
-    composedPage({ columns: ['path', 'query', { property: 'fragment', prefix: '#' }] }),
+    composedPage({ columns: ['path', QUERY, FRAGMENT] }),
     insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', 'f')`),
     composedPage({}),
   ],
   'columns of a composed text in another order': [
     composedPage({}),
     ALIKE,
-    composedPage({ columns: ['query', 'path'] }),
+    composedPage({ columns: ['query', { property: 'path', prefix: '?' }] }),
   ],
-  'a prefix that parts texts which only composed alike': [
+  'lengths in place of prefixes, which part texts that only composed alike': [
     composedPage({}),
     ALIKE,
-    composedPage({ columns: ['path', { property: 'query', prefix: '?' }] }),
-    'a?bc@0 ab?c@0',
+    composedPage({ columns: ['path', 'query'] }),
+    '1:a1:b@0 3:a?b-@0',
   ],
-  'another name for a composed text': [composedPage({}), ALIKE, composedPage({ as: 'whole' }), 'abc@0! abc@1'],
+  'prefixes in place of lengths, with which texts compose alike': [
+    composedPage({ columns: ['path', 'query'] }),
+    ALIKE,
+    composedPage({}),
+    'a?b@0! a?b@1',
+  ],
+  'another name for a composed text': [composedPage({}), ALIKE, composedPage({ as: 'whole' }), 'a?b@0! a?b@1'],
   'another name and other columns of a composed text, with the hash column kept': [
     composedPage({ hidden: { hash: 'h' } }),
     insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
-    composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { hash: 'h' } }),
+    composedPage({ as: 'whole', columns: ['path', FRAGMENT, QUERY], hidden: { hash: 'h' } }),
   ],
   'another name and other columns of a composed text, with the hash number kept': [
     composedPage({ hidden: { number: 'n' } }),
     insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
-    composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { number: 'n' } }),
+    composedPage({ as: 'whole', columns: ['path', FRAGMENT, QUERY], hidden: { number: 'n' } }),
   ],
   'a text that takes over the column name of another, which gets a new one': [
     twoTexts({ nullable: true, name: 'link' }, { name: 'other' }),

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import * as fc from 'fast-check'
 import { DeclarationError, TextRejectedError } from '../../../src/errors'
+import { hashOfTexts } from '../../../src/sql/text-table'
+import { md5 } from '../../../src/text/digest'
 import type { UrlParts } from '../../../src/url/url-parts'
 import {
   formatUrl,
@@ -14,6 +16,25 @@ import { urlLike } from '../text/arbitraries'
 import { realUrls } from '../text/real-urls'
 
 const part = { scheme: 'http', host: 'example.com', port: 0, path: '/', query: null, fragment: null }
+
+test('what is hashed of a URL differs from what is hashed of any other', () => {
+  const text = ['path', 'query', 'fragment'].map((name, index) => ({ name, prefix: ['', '?', '#'][index] ?? '' }))
+  const digest = { ...md5, js: (whole: string) => whole }
+  const triple = fc.tuple(
+    fc.stringMatching(/^\/[ab]{0,2}$/u),
+    fc.option(fc.stringMatching(/^[ab?]{0,2}$/u)),
+    fc.option(fc.stringMatching(/^[ab?#]{0,2}$/u)),
+  )
+  fc.assert(
+    fc.property(triple, triple, (one, other) => {
+      const [hashed, otherHashed] = [one, other].map((parts) => hashOfTexts({ text, digest }, parts))
+      const [path, query, fragment] = one
+      expect(parseUrl(`http://example.com${hashed}`)).toStrictEqual({ ...part, path, query, fragment })
+      expect(hashed === otherHashed).toBe(JSON.stringify(one) === JSON.stringify(other))
+    }),
+    { numRuns: 5_000 },
+  )
+})
 
 describe('parseUrl', () => {
   test.each([
