@@ -174,7 +174,9 @@ async function doSteps(run: WorkRun, begun: TextWork, first: AdoptStep, find: Wo
     const { on, written } = last
     if (until !== undefined && STEPS.indexOf(step) > STEPS.indexOf(until)) break
     run.options.onProgress?.({ step, fraction: undefined, rows: 0 })
-    const next = await last.steps[step]?.(run).catch((error: unknown) => againstOwn(error, { on: on.table, ...written }))
+    const next = await last.steps[step]?.(run).catch((error: unknown) =>
+      againstOwn(error, { on: on.table, ...written }),
+    )
     step = next ?? 'done'
     last = await find(run.session.query)
   }

@@ -14,7 +14,7 @@ import { kindOf } from '../options'
 import { type Statement, updatedStatement, type WireRow } from '../sql/find'
 import { type ColumnMetadata, dataSourceOf, namesOfEntity, textsOfEntity } from '../registry/registry'
 import type { Step } from '../connection/transactions'
-import { textsOfKey } from '../registry/names'
+import { textsOfKey } from '../registry/name-declarations'
 import { requireEntries, requireManager } from './call-options'
 import { type EntityColumns, entityColumns, entityTextOf } from './entity-text'
 import { afterWrite, fill, fire, hydrate, listensTo, type NamedColumns, newEntity, returnedBy } from './hydrate'
@@ -28,7 +28,7 @@ import {
   requireUpdatable,
 } from './values'
 import type { Writable, WritableOnly } from './insert-or-fail'
-import { ensureNamesReady, requestedNames } from './names'
+import { ensureNamesReady, requestedNames } from './requested-names'
 import { watched } from './watch'
 import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
 

@@ -3,7 +3,7 @@ import { allOrNothing, requireCurrentSnapshot, type Step } from '../connection/t
 import { parameterOptions } from '../connection/wire'
 import type { Session } from '../connection/session'
 import { type TakenText, TextTakenError } from '../errors'
-import { declaringMetadata } from '../registry/names'
+import { declaringMetadata } from '../registry/name-declarations'
 import { type ColumnMetadata, numbersOfTable, rootOf, textsOfTable } from '../registry/registry'
 import { forgetIfChanged, knownReady } from '../schema/readiness'
 import type { UnusualIndex } from '../sql/catalog'
@@ -18,7 +18,7 @@ import { guardError, holderColumns, idOf, refusedText, takenByTriggers } from '.
 import { type EntityColumns, type EntityText, type ReadyText, readyText } from './entity-text'
 import { Attempts } from './attempts'
 import { groupBy } from './batches'
-import { ensureNamesReady, type RequestedName, requestedNames, takenNames } from './names'
+import { ensureNamesReady, type RequestedName, requestedNames, takenNames } from './requested-names'
 import { requireNoCollision } from './one-row'
 import { inRow } from './values'
 

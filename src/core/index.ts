@@ -17,7 +17,7 @@ export { hashNumberOf } from '../calls/hydrate'
 export { PreparedMany, withKeyOnly } from '../calls/many'
 
 // Names and tokens.
-export { requiredName } from '../calls/names'
+export { requiredName } from '../calls/requested-names'
 export type { NameDeclaration } from '../registry/registry'
 export { rowKey, updateNames } from '../calls/update-or-fail'
 export { whereNotNull } from '../declare/data-source'

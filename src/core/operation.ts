@@ -5,7 +5,7 @@ import { UnsupportedDatabaseError } from '../errors'
 import { Attempts } from '../calls/attempts'
 import { requireManager } from '../calls/call-options'
 import { calledFrom, callerOf } from '../calls/caller'
-import { ensureNamesReady } from '../calls/names'
+import { ensureNamesReady } from '../calls/requested-names'
 import {
   dataSourceOf,
   type Declaration,

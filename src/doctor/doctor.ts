@@ -8,7 +8,7 @@ import type { TextWork } from '../adopt/texts'
 import { storedState } from '../adopt/work'
 import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { namesTable } from '../registry/names'
+import { namesTable } from '../registry/name-declarations'
 import { type Declaration, namesOfTable, numbersOfTable, registry, rootOf, textsOfTable } from '../registry/registry'
 import { exactState, findDrift, tablesBeside, spreadDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
@@ -301,9 +301,7 @@ async function lookAtRows(
     if (missing.length > 0) continue
     const refusal = await refusalOf(async () => {
       const looked = await look.examine(place)
-      const { findings: found, ...figures } = look.text
-        ? await withAdoption(subject, place, looked, look.text)
-        : looked
+      const { findings: found, ...figures } = look.text ? await withAdoption(subject, place, looked, look.text) : looked
       findings.push(...found)
       declarations.push({ property, kind, nulls: 0, collisions: 0, longestChain: 0, ...figures })
     })

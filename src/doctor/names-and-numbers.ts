@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { groupBy } from '../calls/batches'
 import type { Finding } from '../errors'
-import { holderName, namesIn, namesTable } from '../registry/names'
+import { holderName, namesIn, namesTable } from '../registry/name-declarations'
 import { holderTable } from '../names/sql/holder-table'
 import { dataSourceOf, type NameDeclaration, type NumberDeclaration, rootOf, textsOfTable } from '../registry/registry'
 import { type TableState, tableState } from '../sql/catalog'

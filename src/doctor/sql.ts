@@ -1,7 +1,7 @@
 import type { Query } from '../sql/catalog'
 import { list, literal, qualified, unnest } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField } from '../names/sql/fragments'
-import type { NamesColumn, NamesTable } from '../sql/names'
+import type { NamesColumn, NamesTable } from '../sql/names-table'
 import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { type CatalogSpread, hasCitus, type Spread, spreadOf } from '../sql/spread'

@@ -13,7 +13,7 @@ import { checkOptions, oneOf, RULE, type Rules } from '../options'
 import { entityTable, normalizeColumn, requireString, textColumn } from '../registry/declarations'
 import { requireKeyTypes, holderTable } from './sql/holder-table'
 import { requireMetadataInternals } from '../registry/internals'
-import { namesTable } from '../registry/names'
+import { namesTable } from '../registry/name-declarations'
 import {
   dataSourceOf,
   type NameDeclaration,
@@ -26,7 +26,7 @@ import { hasTenants } from '../schema/readiness'
 import { registerTriggers } from '../schema/table'
 import type { Change } from '../sql/alter'
 import { plainName } from '../sql/identifier'
-import type { FormerPolicy } from '../sql/names'
+import type { FormerPolicy } from '../sql/names-table'
 import type { HolderTable } from './sql/fragments'
 import type { TriggerNote } from '../sql/trigger-set'
 import { type Duration, durationOf } from '../text/digest'

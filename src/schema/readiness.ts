@@ -13,7 +13,7 @@ import {
   textsOfTable,
   type TriggerWork,
 } from '../registry/registry'
-import { namesTable } from '../registry/names'
+import { namesTable } from '../registry/name-declarations'
 import { requireServer } from '../registry/internals'
 import { type NamedIndex, sameCondition, uniqueIndexOf } from '../sql/alter'
 import { type Query, type ServerState, tableOids, type TableState, tableState } from '../sql/catalog'

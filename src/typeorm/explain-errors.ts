@@ -14,7 +14,7 @@ import {
   type UniqueTextError,
   WaitsForItselfError,
 } from '../errors'
-import { namesIn, namesTable } from '../registry/names'
+import { namesIn, namesTable } from '../registry/name-declarations'
 import { quote } from '../sql/identifier'
 import { scopesName } from '../sql/numbers'
 import { serverError, SQLSTATE } from '../sql/sqlstate'

@@ -1,5 +1,5 @@
 import { list, literal, plainName, qualified, quote, transition } from '../../sql/identifier'
-import type { FormerPolicy, NamesColumn, NamesTable } from '../../sql/names'
+import type { FormerPolicy, NamesColumn, NamesTable } from '../../sql/names-table'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { bytewise, differentText, equal, op } from '../../sql/text-table'
 import type { RelationName } from '../../sql/trigger-set'

@@ -1,7 +1,7 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../../errors'
 import { entityTable } from '../../registry/declarations'
-import { holderName, namesTable } from '../../registry/names'
+import { holderName, namesTable } from '../../registry/name-declarations'
 import { dataSourceOf, namesOfTable, rootOf } from '../../registry/registry'
 import { normalizerLabel } from '../../text/normalizer'
 import type { HolderTable } from './fragments'

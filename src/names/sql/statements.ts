@@ -6,11 +6,11 @@ import { classFilter } from '../../calls/statements'
 import { named, nameList, parameter, returningList, type RowShape, type Statement, type WireRow } from '../../sql/find'
 import { literal, qualified, quote } from '../../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, keyPart, nameField } from './fragments'
-import type { NamesColumn, NamesTable } from '../../sql/names'
+import type { NamesColumn, NamesTable } from '../../sql/names-table'
 import { equal, op } from '../../sql/text-table'
 import { toGeoJson } from '../../sql/types'
 import { idOf } from '../../typeorm/refusals'
-import { declaringMetadata, holderDeclaration, namesIn, namesTable, namesText } from '../../registry/names'
+import { declaringMetadata, holderDeclaration, namesIn, namesTable, namesText } from '../../registry/name-declarations'
 import { holderTable } from './holder-table'
 
 /** The names of a DataSource. */

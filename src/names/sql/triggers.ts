@@ -18,7 +18,7 @@ import {
   refuseRenamedColumns,
   refuseOtherTable,
 } from './fragments'
-import type { NamesTable } from '../../sql/names'
+import type { NamesTable } from '../../sql/names-table'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
 import {

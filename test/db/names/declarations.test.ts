@@ -16,7 +16,7 @@ import { useDatabase } from '../../support/database'
 import { embedded, entity, uniqueName } from '../../support/entity'
 import { generate } from '../../support/generated'
 import { rejection } from '../../support/ledger'
-import { holderName } from '../../../src/registry/names'
+import { holderName } from '../../../src/registry/name-declarations'
 
 const db = useDatabase()
 

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import type { HolderTable } from '../../../src/names/sql/fragments'
-import type { RefusedName } from '../../../src/sql/names'
+import type { RefusedName } from '../../../src/sql/names-table'
 import { findByNameStatement } from '../../../src/names/sql/statements'
 import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { copyIn } from '../../stress/copy-in'

@@ -7,7 +7,7 @@ import {
   swapNamesStatement,
 } from '../../../src/names/sql/statements'
 import type { HolderTable } from '../../../src/names/sql/fragments'
-import { takenNamesStatement } from '../../../src/sql/names'
+import { takenNamesStatement } from '../../../src/sql/names-table'
 import { claimAllNames, releaseAllNames } from '../../../src/names/sql/claim-all'
 import { namesGuard, nameTriggersOf } from '../../../src/names/sql/triggers'
 import type { TriggerSet } from '../../../src/sql/trigger-set'

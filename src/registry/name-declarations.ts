@@ -1,6 +1,6 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import type { NamesColumn, NamesTable, RefusedName } from '../sql/names'
+import type { NamesColumn, NamesTable, RefusedName } from '../sql/names-table'
 import { schemaOf } from './declarations'
 import {
   dataSourceOf,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { refusedNames } from '../../../src/sql/names'
+import { refusedNames } from '../../../src/sql/names-table'
 import type { ServerError } from '../../../src/sql/sqlstate'
 
 const refusal = (parts: Partial<ServerError>): ServerError =>

@@ -9,10 +9,10 @@ import {
   namesText,
   textsOfKey,
   typedKey,
-} from '../registry/names'
+} from '../registry/name-declarations'
 import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
-import { takenNamesStatement } from '../sql/names'
+import { takenNamesStatement } from '../sql/names-table'
 import { normalizeText } from '../text/normalizer'
 import { takenName } from '../typeorm/refusals'
 import type { EntityColumns } from './entity-text'
