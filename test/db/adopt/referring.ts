@@ -16,13 +16,6 @@ export const TABLES = {
   cover: '*',
 } as const
 
-/** Tables with a key of their own and a reference that clients change. */
-export const CHANGED = [
-  { table: 'visit', column: 'page' },
-  { table: 'file', column: 'target_id' },
-  { table: 'journal', column: 'page' },
-] as const
-
 /** Roles that merge: a superuser, and an owner of most tables with column privileges on the others. */
 export const KEEPER = 'random_keeper'
 
