@@ -78,7 +78,7 @@ export async function planAdoption(
 
 /**
  * Reads the progress of an adoption and the sessions that block it, on a connection other than that of the command. For
- * a merge or its undo, it returns the server's data.
+ * a merge, it returns the server's data.
  *
  * @throws AdoptionError if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError

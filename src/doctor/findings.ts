@@ -28,11 +28,11 @@ export type DoctorSeverity = 'error' | 'warning' | 'information'
 const CODES = {
   'text.twice': [
     'error',
-    'Make one row of each group (typeorm-unique-text adopt --merge oldest, docs/adopting.md), or change their texts. Then find out what let them in: see the findings about guard, index and triggers.',
+    'Make one row of each group (typeorm-unique-text adopt --merge oldest --list merge.jsonl, docs/adopting.md), or change their texts. Then find out what let them in: see the findings about guard, index and triggers.',
   ],
   'text.twiceNormalized': [
     'error',
-    'These texts become equal when they are normalized. Where no guard stands, typeorm-unique-text adopt --merge oldest makes one row of each group. Where one stands, do the same after typeorm-unique-text abandon, or merge the rows by hand (docs/adopting.md).',
+    'These texts become equal when they are normalized. Where no guard stands, typeorm-unique-text adopt --merge oldest --list merge.jsonl makes one row of each group. Where one stands, do the same after typeorm-unique-text abandon, or merge the rows by hand (docs/adopting.md).',
   ],
   'text.unnormalized': [
     'error',

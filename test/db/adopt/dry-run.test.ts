@@ -27,15 +27,15 @@ beforeEach(async () => {
       constraint "PK_742f4117e065c5b6ad21b37ba1f" primary key (id));
     create table visit (id integer primary key, page integer not null references page (id));
     create table bookmark (member integer, page integer references page (id), note text, primary key (member, page));
-    create table heading (page integer unique references page (id), text text);
+    create table heading (id serial primary key, page integer unique references page (id), text text);
     create function counts() returns trigger language plpgsql as $$ begin
       if tg_op <> 'INSERT' then update page set visits = visits - 1 where id = old.page; end if;
       update page set visits = visits + 1 where id = new.page; return null; end $$;
     create trigger counts after insert or update of page on visit for each row execute function counts();
     insert into page (url) select 'text ' || i % 40 from generate_series(1, 120) as i;
     insert into visit select i, 1 + i % 120 from generate_series(1, 300) as i;
-    insert into bookmark select i % 2, 1 + i, case when i % 3 = 0 then 'same' else 'note ' || i end from generate_series(0, 119) as i;
-    insert into heading select i, 'heading' from generate_series(1, 10) as i union all select 41, 'another'`)
+    insert into bookmark select case when i % 10 = 5 then 0 else i % 3 end, 1 + i, case when i % 3 = 0 then 'same' else 'note ' || i end from generate_series(0, 119) as i;
+    insert into heading (page, text) select i, 'heading' from generate_series(1, 10) as i union all select 41, 'another'`)
 })
 
 async function everything(): Promise<string> {
@@ -63,7 +63,7 @@ test('a dry run reports and lists what the merge then does, and changes nothing'
   expect(sorted(trial.turned)).toEqual(sorted(report.turned))
   expect(changesOf(dry.list)).toEqual(changesOf(wet.list))
   // Pages 1 and 41 have different headings, which no merge may choose between.
-  expect(report.merged + report.left.length).toBe(80)
+  expect([report.merged, report.left.length]).toEqual([71, 9])
   expect(report.left).toContainEqual({ row: { id: 41 }, kept: { id: 1 }, reason: 'heading_page_key' })
   const visits = report.turned.find(({ table }) => table === '"public"."visit"')
   const turned = linesOf(wet.list).filter((line) => line['table'] === '"public"."visit"')
