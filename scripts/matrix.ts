@@ -86,6 +86,7 @@ async function runTests(cell: string, versions: Versions, files: readonly string
   const bin = node === undefined ? path.dirname(process.execPath) : path.join(project, 'node_modules', NODE, 'bin')
   const leftOut = [...LEFT_OUT, ...(LEFT_OUT_WITH[`pg ${versions.pg}`] ?? [])]
   const everything = [
+    '--mode=all',
     ...['unit', 'core', 'rest'].flatMap((name) => ['--project', name]),
     ...leftOut.map((file) => `--exclude=${file}`),
   ]

@@ -15,11 +15,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const server = await findServer()
   console.log(`Postgres for the tests: ${await serverVersion(server.url)} from ${server.origin}`)
   project.provide('serverUrl', server.url)
-  // The tarball is made once for all files: test/package/workspace.ts.
-  const packed = await mkdtemp(path.join(tmpdir(), 'unique-text-packed-'))
-  process.env['TEST_PACKED'] = packed
+  // The tarball is made once for all files, and by the gate once for all runs: test/package/workspace.ts.
+  const own = process.env['TEST_PACKED'] === undefined
+  const packed = (process.env['TEST_PACKED'] ??= await mkdtemp(path.join(tmpdir(), 'unique-text-packed-')))
   return async () => {
-    await rm(packed, { recursive: true })
+    if (own) await rm(packed, { recursive: true })
     await server.stop()
   }
 }
