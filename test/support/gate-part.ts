@@ -5,3 +5,6 @@
 export function gatePart<T>(nth: number, members: readonly T[]): readonly T[] {
   return process.env['TEST_ALL'] === undefined ? members.filter((_, index) => index % nth === 0) : members
 }
+
+/** How many of these random runs the gate makes. */
+export const gateRuns = (all: number): number => gatePart(4, Array.from({ length: all })).length

@@ -5,6 +5,7 @@ import { doctor } from '../../../src/doctor'
 import { NumberWithin } from '../../../src/numbers'
 import { generate, migrate } from '../../support/generated'
 import { ABOUT, type About, inShort, usePlanted } from './planted'
+import { gatePart } from '../../support/gate-part'
 
 const planted = usePlanted()
 
@@ -174,7 +175,7 @@ const ODD: readonly Odd[] = [
 const USUAL = new Set(['table.partitioned', 'reference.undeclared', 'trigger.user', 'table.inherits'])
 
 describe('a healthy database in which the doctor and migration:generate find nothing to do', () => {
-  test.each(ODD)(
+  test.each(gatePart(3, ODD))(
     '$title',
     async ({ sql, about = Object.keys(ABOUT) as About[], options = {}, generates, migrates, warnings = [] }) => {
       const copy = await planted.fresh()

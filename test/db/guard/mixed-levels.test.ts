@@ -4,11 +4,15 @@ import { LEVELS } from '../../support/sessions'
 import { PLAIN, softPage, useStage } from '../../support/stage'
 import { interleavings } from './interleavings'
 import { softDeletes } from './interleavings/soft-deletes'
+import { gatePart } from '../../support/gate-part'
 
 const stage = useStage(useDatabase())
 
 /** P at one level, Q and R at another. */
-const mixed = LEVELS.flatMap((P) => LEVELS.filter((other) => other !== P).map((other) => ({ P, Q: other, R: other })))
+const mixed = gatePart(
+  3,
+  LEVELS.flatMap((P) => LEVELS.filter((other) => other !== P).map((other) => ({ P, Q: other, R: other }))),
+)
 
 for (const [group, members] of Object.entries({ ...interleavings, 'soft deletes': softDeletes })) {
   if (group === 'MDEV-37199') continue

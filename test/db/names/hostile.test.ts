@@ -4,6 +4,7 @@ import { namedSet } from '../../../src/names/sql/fragments'
 import { claimAllNames, releaseAllNames } from '../../../src/names/sql/claim-all'
 import { useDatabase } from '../../support/database'
 import { createHolder, createNames, holderTable, namesTable, nameViolations, RESERVE } from '../../support/names-table'
+import { gatePart } from '../../support/gate-part'
 
 const db = useDatabase()
 const names = namesTable()
@@ -113,7 +114,7 @@ async function plantCasts(type: string): Promise<void> {
   await run('reset role')
 }
 
-describe.each(KEYS)('with a key of type %s', (type, first, second) => {
+describe.each(gatePart(3, KEYS))('with a key of type %s', (type, first, second) => {
   const holder = holderTable('rows', names, {
     primary: [{ name: 'id', type }],
     names: ['handle', 'nick'].map((column) => ({ column, namespace: 'handle', former: RESERVE })),
@@ -173,7 +174,7 @@ const TAKEN_NAMES = `new_rows old_rows new old t n o r v h c m u a d g p changed
   given done freed taken refused refusal found_id keys statement round step found tg_op key former
   hash next`.split(/\s+/)
 
-test.each(TAKEN_NAMES)('a table, its columns and a column of the names are called "%s"', async (name) => {
+test.each(gatePart(4, TAKEN_NAMES))('a table, its columns and a column of the names are called "%s"', async (name) => {
   const columns = [name, name === 'handle' ? 'nick' : 'handle'] as const
   const table = { names: columns.map((column) => ({ column, namespace: 'handle', former: RESERVE })) }
   const named = holderTable(name, names, table)

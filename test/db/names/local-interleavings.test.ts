@@ -1,9 +1,10 @@
 import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { LEVELS } from '../../support/sessions'
 import { testInterleavings } from './play-interleavings'
+import { gatePart } from '../../support/gate-part'
 
 /** Of tables that Citus may keep local: no statement has a kept plan, and none sets FOUND. */
-testInterleavings(LEVELS, {
+testInterleavings(gatePart(3, LEVELS), {
   name: 'local',
   triggers: (table) => nameTriggersOf({ ...table, citus: 'local' }).create,
 })

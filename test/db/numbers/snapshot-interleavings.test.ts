@@ -1,3 +1,4 @@
 import { testInterleavings } from './play-interleavings'
+import { gatePart } from '../../support/gate-part'
 
-testInterleavings(['REPEATABLE READ', 'SERIALIZABLE'])
+testInterleavings(gatePart(2, ['REPEATABLE READ', 'SERIALIZABLE']))
