@@ -29,7 +29,6 @@ const CORE = [
   'test/db/connection/other-drivers.test.ts',
   'test/db/calls/racing-calls.test.ts',
   'test/db/calls/racing-writes.test.ts',
-  'test/db/typeorm-calls/save-finding-texts.test.ts',
   'test/db/typeorm/saved-texts.test.ts',
   'test/db/typeorm/stored-texts.test.ts',
   'test/db/calls/transactions.test.ts',

@@ -26,7 +26,7 @@ import { findRows } from './look-up'
 export interface NewNode {
   readonly metadata: EntityMetadata
   /** The text to find it by. If it is undefined, the object has no unique text, and TypeORM saves it. */
-  entityText: EntityText | undefined
+  readonly entityText: EntityText | undefined
   readonly given: ObjectLiteral
   /** A copy of the given values, without new objects. Each owner is set when it is a row. */
   readonly values: ObjectLiteral
@@ -71,74 +71,22 @@ const everything: Covers = () => true
 export const needsMore = ({ owners, children, joined }: NewNode): boolean =>
   owners.size + children.length + joined.length > 0
 
-/** The handling of the objects that a call visits. */
-export interface Walk {
-  /** Whether an object's relation back to its parent is followed. The parent is its owner in any case. */
-  readonly asksBack: boolean
-  /** Handles the problem if a relation's value is not of the required kind. */
-  readonly refuse: (problem: string) => void
-  /**
-   * @param where the place of the object, for messages
-   * @returns undefined for an object that represents an existing row, and is not visited
-   */
-  readonly begin: (
-    relation: Relation,
-    metadata: EntityMetadata,
-    given: ObjectLiteral,
-    where: string,
-  ) => Begun | undefined
-  /** Handles an object whose owners are set. */
-  readonly end?: (node: NewNode) => void
-  /** Handles an object of the call itself, with all objects nested in it. */
-  readonly check?: (node: NewNode) => void
-}
-
-/** The initial state of a node: its text, and its row if that is known. */
-export type Begun = Pick<NewNode, 'entityText' | 'row'>
-
-/** The walk for objects that are found or created. Each of them must become a row. */
-export const CREATING: Walk = {
-  asksBack: false,
-  refuse: (problem) => {
-    throw new DeclarationError(problem)
-  },
-  begin: (relation, metadata, given, where) =>
-    isReference(relation, metadata, given) ? undefined : { entityText: textOfObject(metadata, given, where) },
-  end: (node) => {
-    // Values are refused before any SQL as far as possible, because the scope may be a row that does not exist yet.
-    if (node.entityText) (scopeOwners(node).length > 0 ? checkUnscoped : newRowValues)(node.entityText, node.values)
-  },
-  check: forbidCircles,
-}
-
 /** Creates nodes from objects. The same object gets the same node. */
 export class Planner {
   private readonly nodes = new Map<object, NewNode>()
   /** The objects of the row that is being planned. */
   private ofRow: object[] = []
 
-  constructor(private readonly walk: Walk) {}
-
-  /** All planned nodes. */
-  get planned(): Iterable<NewNode> {
-    return this.nodes.values()
-  }
-
   /**
    * Plans an object of the call with all objects nested in it.
    *
-   * @throws the walk's errors, before any SQL; other rows' objects stay planned
+   * @throws DeclarationError, TextRejectedError before any SQL; other rows' objects stay planned
    */
-  async plan(
-    metadata: EntityMetadata,
-    given: ObjectLiteral,
-    begun: Begun,
-    covers: Covers = everything,
-  ): Promise<NewNode> {
+  async plan(entityText: EntityText, given: ObjectLiteral, covers: Covers): Promise<NewNode> {
     this.ofRow = []
     try {
-      const node = await this.nodeOf(metadata, given, begun, covers)
-      this.walk.check?.(node)
+      const node = await this.nodeOf(entityText.metadata, given, entityText, covers)
+      forbidCircles(node)
       return node
     } catch (error) {
       // Objects that are planned only in part must not serve another row.
@@ -150,19 +98,18 @@ export class Planner {
   private async nodeOf(
     metadata: EntityMetadata,
     given: ObjectLiteral,
-    begun: Begun,
+    entityText: EntityText | undefined,
     covers: Covers,
     parent?: ParentNode,
   ): Promise<NewNode> {
     const known = this.nodes.get(given)
     const lists = { owners: new Map<Relation, NewNode>(), children: [], joined: [], brought: [] }
-    const node: NewNode = known ?? { metadata, given, values: copyOfGiven(metadata, given), ...lists, ...begun }
+    const node: NewNode = known ?? { metadata, given, values: copyOfGiven(metadata, given), ...lists, entityText }
     if (!known) {
       this.nodes.set(given, node)
       this.ofRow.push(given)
-      const isFollowed = (relation: Relation): boolean => this.walk.asksBack || relation !== parent?.relation
       for (const relation of metadata.relations) {
-        if (covers(relation) && isFollowed(relation)) await this.addRelation(node, relation, given)
+        if (covers(relation) && relation !== parent?.relation) await this.addRelation(node, relation, given)
       }
     }
     // The parent whose list contains the object is its owner.
@@ -170,7 +117,8 @@ export class Planner {
       setRelation(parent.relation, node.values, undefined)
       node.owners.set(parent.relation, parent.node)
     }
-    if (!known) this.walk.end?.(node)
+    // Values are refused before any SQL as far as possible, because the scope may be a row that does not exist yet.
+    if (!known && entityText) (scopeOwners(node).length > 0 ? checkUnscoped : newRowValues)(entityText, node.values)
     return node
   }
 
@@ -181,7 +129,7 @@ export class Planner {
     const isMany = relation.isManyToMany || relation.isOneToMany
     if (value !== null && isMany !== Array.isArray(value)) {
       const wanted = isMany ? 'an array' : `one object${holdsKey(relation) ? ', or its key' : ''}`
-      return this.walk.refuse(`${where} is ${kindOf(value)}. Give ${wanted}.`)
+      throw new DeclarationError(`${where} is ${kindOf(value)}. Give ${wanted}.`)
     }
     if (holdsKey(relation)) await this.addOwner(node, relation, value, where)
     else await this.addOthers(node, relation, value, where)
@@ -212,14 +160,12 @@ export class Planner {
 
   private async itemOf(relation: Relation, value: unknown, where: string, parent?: ParentNode): Promise<NestedNode> {
     if (isPlainKey(value) || Array.isArray(value)) {
-      this.walk.refuse(`${where} holds ${kindOf(value)}. Give objects.`)
-      return { reference: value }
+      throw new DeclarationError(`${where} holds ${kindOf(value)}. Give objects.`)
     }
     const given = value as ObjectLiteral
     const metadata = classOf(relation, given, where)
-    const begun = this.walk.begin(relation, metadata, given, where)
-    if (!begun) return { reference: given }
-    return await this.nodeOf(metadata, given, begun, everything, parent)
+    if (isReference(relation, metadata, given)) return { reference: given }
+    return await this.nodeOf(metadata, given, textOfObject(metadata, given, where), everything, parent)
   }
 }
 
@@ -229,7 +175,7 @@ export class Planner {
  * @param where the place of the object, for messages
  * @throws DeclarationError for an object with several texts
  */
-export function textOfObject(metadata: EntityMetadata, given: ObjectLiteral, where: string): EntityText | undefined {
+function textOfObject(metadata: EntityMetadata, given: ObjectLiteral, where: string): EntityText | undefined {
   const declarations = textsOfEntity(metadata)
   const brought = declarations.filter(({ text }) =>
     text.some(({ column }) => (column.getEntityValue(given) ?? undefined) !== undefined),
@@ -254,7 +200,7 @@ interface ParentNode {
 }
 
 /** Returns the new object whose key a column holds. */
-export const ownerOf = ({ owners }: NewNode, column: ColumnMetadata): NewNode | undefined =>
+const ownerOf = ({ owners }: NewNode, column: ColumnMetadata): NewNode | undefined =>
   [...owners].find(([{ joinColumns }]) => joinColumns.includes(column))?.[1]
 
 /** Returns the owners that must be rows before a look-up for this node. */
@@ -285,12 +231,8 @@ function forbidCircles(first: NewNode): void {
 
 export type Group = readonly NewNode[]
 
-interface LookUpOptions {
-  /** Deletion rules for the call's own rows, whose AfterLoad fires once they have their relations. */
-  readonly onDeleted?: ReadonlyMap<NewNode, OnDeleted>
-  /** Whether no caller gets the entities, so that AfterLoad does not fire. @default false */
-  readonly unseen?: boolean
-}
+/** Deletion rules for the call's own rows, whose AfterLoad fires once they have their relations. */
+type DeletionRules = ReadonlyMap<NewNode, OnDeleted>
 
 export const isDone = ({ row }: NewNode): boolean => row !== undefined
 
@@ -307,7 +249,7 @@ export function setOwners({ owners, values }: NewNode): void {
  *
  * @throws the errors of `lookUp`
  */
-export async function lookUpScoped(manager: EntityManager, nodes: Group, options: LookUpOptions): Promise<void> {
+export async function lookUpScoped(manager: EntityManager, nodes: Group, onDeleted: DeletionRules): Promise<void> {
   const waiting = new Set(nodes)
   for (const node of waiting) for (const owner of scopeOwners(node)) if (!isDone(owner)) waiting.add(owner)
   for (;;) {
@@ -317,7 +259,7 @@ export async function lookUpScoped(manager: EntityManager, nodes: Group, options
       waiting.delete(node)
       setOwners(node)
     }
-    await lookUp(manager, ready, options)
+    await lookUp(manager, ready, onDeleted)
   }
 }
 
@@ -326,11 +268,7 @@ export async function lookUpScoped(manager: EntityManager, nodes: Group, options
  *
  * @throws TextTakenError if `onDeleted` requires it, and for a row of another class
  */
-export async function lookUp(
-  manager: EntityManager,
-  nodes: Group,
-  { onDeleted, unseen = false }: LookUpOptions = {},
-): Promise<void> {
+export async function lookUp(manager: EntityManager, nodes: Group, onDeleted?: DeletionRules): Promise<void> {
   await withSession(manager, async (session) => {
     for (const [entityText, group] of groupBy(nodes, (node) => node.entityText)) {
       if (!entityText) continue
@@ -350,7 +288,7 @@ export async function lookUp(
         if (!deletion) notified.add(entity)
         node.row = { entity, created: false, attempts: 1 }
       }
-      if (!unseen) await afterLoad(session, entityText, [...notified])
+      await afterLoad(session, entityText, [...notified])
     }
   })
 }

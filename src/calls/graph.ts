@@ -16,7 +16,6 @@ import {
 import type { EntityText } from './entity-text'
 import {
   type Covers,
-  CREATING,
   firstsOf,
   type Group,
   isDone,
@@ -227,7 +226,7 @@ class Rows {
     const { manager, deleted } = this.call
     const onDeleted = new Map([...nodes].toReversed().map(([position, node]) => [node, { deleted, position }]))
     const planned = [...onDeleted.keys()]
-    await lookUpScoped(manager, planned, { onDeleted })
+    await lookUpScoped(manager, planned, onDeleted)
     return new Set(planned.filter(({ row }) => !row))
   }
 
@@ -277,13 +276,13 @@ class Rows {
   /** @returns a node for each row that is not refused already; an object that is given twice has one node */
   private async plan(indexes: readonly number[]): Promise<Nodes> {
     const { entityText, covers } = this.call
-    const planner = new Planner(CREATING)
+    const planner = new Planner()
     const nodes = new Map<number, NewNode>()
     for (const index of indexes) {
       try {
         const given = this.inputs[index] as ObjectLiteral
         requireObject(entityText, given)
-        nodes.set(index, await planner.plan(entityText.metadata, given, { entityText }, covers))
+        nodes.set(index, await planner.plan(entityText, given, covers))
       } catch (error) {
         this.results[index] = { error: toRowError(error) }
       }

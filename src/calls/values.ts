@@ -271,7 +271,7 @@ export function classOf(relation: Relation, value: ObjectLiteral, where: string)
 }
 
 /** Returns whether an object has its whole primary key. */
-export const hasId = ({ primaryColumns }: EntityMetadata, value: ObjectLiteral): boolean =>
+const hasId = ({ primaryColumns }: EntityMetadata, value: ObjectLiteral): boolean =>
   primaryColumns.every((column) => hasValue(column.getEntityValue(value)))
 
 /**

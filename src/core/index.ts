@@ -34,7 +34,6 @@ export { findOneByText } from '../calls/look-up'
 export { insertOrFail } from '../calls/insert-or-fail'
 export { UniqueTextEntity } from '../calls/methods'
 export type { FindOrCreateManyResult } from '../calls/many'
-export { saveFindingTexts } from '../calls/save-finding-texts'
 export type { FindOrCreateResult } from '../calls/one-row'
 export { type RowId, updateOrFail } from '../calls/update-or-fail'
 export type {

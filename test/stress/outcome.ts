@@ -21,7 +21,6 @@ const EXPECTED_OF_OPERATIONS = new Set([...EXPECTED_OF_ALL, 'TRANSACTION_ABORTED
 
 export function isExpected({ name, expected = [] }: Pick<Action, 'name' | 'expected'>, outcome: string): boolean {
   if (expected.includes(outcome)) return true
-  if (!/^(?:find|once|upsertByText|insertOrFail|updateOrFail|saveFindingTexts)/.test(name))
-    return EXPECTED_OF_WRITERS.has(outcome)
+  if (!/^(?:find|once|upsertByText|insertOrFail|updateOrFail)/.test(name)) return EXPECTED_OF_WRITERS.has(outcome)
   return EXPECTED_OF_OPERATIONS.has(outcome)
 }

@@ -15,7 +15,6 @@ import {
 import { findHolder, findOrCreateHolder, formerNamesOf, Name, releaseExpired, rename, swapNames } from '../../src/names'
 import { countWithin } from '../../src/numbers'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../src/once'
-import { saveFindingTexts } from '../../src/typeorm-calls'
 import { column, entity, numberWithin, plain, text, toOne, uniqueName } from './entity'
 
 export const Site = entity('Site', { host: text() })
@@ -70,5 +69,4 @@ export const ALL_CALLS: Readonly<Record<string, (manager: EntityManager, text: s
   once: (manager, token) => once(manager, token, (own) => own.count(Page)),
   forgetToken: (manager, token) => forgetToken(manager, token),
   removeExpiredTokens: (manager) => removeExpiredTokens(manager),
-  saveFindingTexts: (manager, url) => saveFindingTexts(manager, Page, { url, site: { host: url } }),
 }

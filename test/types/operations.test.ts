@@ -38,7 +38,6 @@ import { once } from '../../src/once'
 import type { WritableOnly } from '../../src/calls/insert-or-fail'
 import type { GivenValues, NoPropertyOfTheEntity } from '../../src/calls/call-options'
 import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
-import { saveFindingTexts } from '../../src/typeorm-calls'
 import { Url } from '../../src/url'
 
 // Nothing here runs: the compiler checks it (`npm run typecheck`).
@@ -95,15 +94,6 @@ describe('relations', () => {
     void (() => findOrCreate(manager, Story, values, { relations: { author: 'load' } }))
     // @ts-expect-error (a look-up creates nothing)
     void (() => findOneByText(manager, Story, { text: 'a' }, { relations: 'findOrCreate' }))
-  })
-
-  test('saveFindingTexts gives what it was given, as entities', () => {
-    const one = () => saveFindingTexts(manager, Story, { text: 'a', author: { name: 'b' } })
-    const many = () => saveFindingTexts(manager, Story, [{ text: 'a' }])
-    expectTypeOf(one).returns.resolves.toExtend<Story>()
-    expectTypeOf(many).returns.resolves.toExtend<Story[]>()
-    // @ts-expect-error (no such property)
-    void (() => saveFindingTexts(manager, Story, { txt: 'a' }))
   })
 })
 

@@ -55,7 +55,7 @@ const PUBLIC = {
   },
   'typeorm-calls/index.ts': {
     namespace: typeormCalls,
-    values: words(`saveFindingTexts textCondition textEquals textIn toTextTakenError uniqueTextPaths`),
+    values: words(`textCondition textEquals textIn toTextTakenError uniqueTextPaths`),
     types: [] as string[],
   },
   'doctor/index.ts': {

@@ -10,7 +10,6 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
-import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { onlyRowOf, rowOf } from '../../support/results'
 import { deleteDate, entity, plain, text, toMany, toOne } from '../../support/entity'
@@ -64,8 +63,6 @@ const CALLS: Readonly<Record<string, (own: EntityManager, name: string) => Promi
     const values = [{ title, author: { name: title } }, { title: `${title}, too` }]
     for (const result of await findOrCreateMany(own, Book, values, resolve)) rowOf(result)
   },
-  saveFindingTexts: (own, title) =>
-    saveFindingTexts(own, Book, { title, author: { name: 'known' }, tags: [{ name: title }] }),
   "deleted: 'restore'": (own) => findOrCreate(own, Book, { title: 'deleted' }, { deleted: 'restore' }),
   "deleted: 'restore' of many": (own) =>
     onlyRowOf(findOrCreateMany(own, Book, [{ title: 'deleted' }], { deleted: 'restore' })),
@@ -106,7 +103,7 @@ describe.each(Object.entries(CALLS))('with one connection: %s', (name, call) => 
   test('twenty calls at once end', async () => {
     const settled = await Promise.allSettled(Array.from({ length: 20 }, (_, nth) => call(manager, `text ${nth % 4}`)))
     const reasons = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason as { code?: string }] : []))
-    const mayRefuse = /OrFail|saveFinding/.test(name)
+    const mayRefuse = /OrFail/.test(name)
     expect(reasons.filter(({ code }) => !(mayRefuse && code === 'TEXT_TAKEN'))).toEqual([])
   })
 
@@ -195,7 +192,6 @@ test('a listener that finds, creates or refuses by itself ends, in a transaction
       heard = undefined
       await findOrCreate(own, Book, { title: 'by another', author: { name: 'known' } }, resolve)
       await rejection(insertOrFail(own, Book, { title: 'first' }))
-      await saveFindingTexts(own, Book, { title: 'saved', author: { name: 'known' } })
       heard = again
     }
     heard = again

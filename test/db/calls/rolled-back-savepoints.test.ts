@@ -10,7 +10,6 @@ import {
   upsertByText,
 } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
-import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { gate } from '../../support/gate'
 import { rowOf } from '../../support/results'
@@ -18,6 +17,8 @@ import { useSmallBatches } from '../../support/small-batches'
 import { column, entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Author } from '../../support/entities'
+
+const nested = { relations: 'findOrCreate' } as const
 
 const Page = entity('Page', {
   url: text(),
@@ -211,7 +212,7 @@ test('a change and a save begun just before a nested transaction that fails are 
   const { entity } = await findOrCreate(manager, Page, { url: 'before' })
   await dataSource.transaction(async (manager) => {
     const begun = updateOrFail(manager, Page, entity.id, { url: 'changed' })
-    const saved = saveFindingTexts(manager, Page, { url: 'saved', author: { name: 'ada' } })
+    const saved = findOrCreate(manager, Page, { url: 'saved', author: { name: 'ada' } }, nested)
     expect(await rejection(manager.transaction(fail))).toBe(no)
     await Promise.all([begun, saved])
   })
@@ -360,7 +361,7 @@ describe('a save in which a listener has swallowed an error of the server', () =
     },
   }
   const failingSave = async (manager: EntityManager): Promise<void> => {
-    const save = saveFindingTexts(manager, Page, { url: 'undone', author: { name: 'undone' } })
+    const save = findOrCreate(manager, Page, { url: 'undone', author: { name: 'undone' } }, nested)
     expect(await rejection(save)).toMatchObject({ code: '25P02' })
   }
   beforeAll(() => void dataSource.subscribers.push(swallows))
@@ -437,21 +438,21 @@ test.each(['typeorm_unique_text', 'typeorm_unique_text_whole'])('a call that is 
 })
 
 test('calls that wait behind saves are told nothing of the savepoints which are undone meanwhile', async () => {
-  const save = (manager: EntityManager, url: string): Promise<unknown> =>
-    saveFindingTexts(manager, Page, { url, author: { name: 'ada' } })
+  const save = (manager: EntityManager, url: string, n = 1): Promise<unknown> =>
+    findOrCreate(manager, Page, { url, n, author: { name: 'ada' } }, nested)
   await dataSource.transaction(async (manager) => {
     const calls = [
       findOrCreate(manager, Page, { url: 'found' }),
       save(manager, 'same'),
-      save(manager, 'same'),
-      save(manager, 'same'),
+      save(manager, 'refused', 2 ** 40),
+      save(manager, 'refused too', 2 ** 40),
       save(manager, 'saved'),
       insertOrFail(manager, Page, { url: 'inserted' }),
     ]
     const results = await Promise.allSettled(calls)
     expect(
       results.map((one) => (one.status === 'rejected' ? Reflect.get(one.reason as object, 'code') : one.status)),
-    ).toEqual(['fulfilled', 'fulfilled', 'TEXT_TAKEN', 'TEXT_TAKEN', 'fulfilled', 'fulfilled'])
+    ).toEqual(['fulfilled', 'fulfilled', '22003', '22003', 'fulfilled', 'fulfilled'])
   })
   expect(await stored()).toEqual(['found', 'inserted', 'same', 'saved'])
 })
@@ -465,7 +466,7 @@ test('what was undone in a former transaction of a connection is nothing to the 
     }),
   )
   await one.transaction(async (manager) => {
-    const calls = ['a', 'b'].map((url) => saveFindingTexts(manager, Page, { url, author: { name: 'grace' } }))
+    const calls = ['a', 'b'].map((url) => findOrCreate(manager, Page, { url, author: { name: 'grace' } }, nested))
     await Promise.all(calls)
   })
   expect(await stored()).toEqual(['a', 'b'])

@@ -13,7 +13,6 @@ import {
 } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
 import { findOrCreateStream } from '../../../src/stream'
-import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { entity, text } from '../../support/entity'
@@ -90,7 +89,6 @@ const CALLS: Readonly<Record<string, Call>> = {
   },
   'findOrCreate with relations': (manager, url) =>
     findOrCreate(manager, Page, { url, site: { host: url } }, { relations: 'findOrCreate' }),
-  saveFindingTexts: (manager, url) => saveFindingTexts(manager, Site, { host: url }),
   findOrCreateStream: async (manager, url) => {
     if (manager.queryRunner) await findOrCreate(manager, Page, { url })
     else

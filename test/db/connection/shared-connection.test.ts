@@ -1,7 +1,6 @@
 import { type EntityManager, Like, type QueryRunner } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, upsertByText } from '../../../src'
-import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { column, entity } from '../../support/entity'
 import { rejection } from '../../support/ledger'
@@ -46,8 +45,6 @@ const TOGETHER: Readonly<Record<string, (manager: EntityManager, name: string, c
     const [result] = await findOrCreateMany(manager, Book, [{ title: name, code, author: { name } }], resolve)
     if (!result || 'error' in result) throw result?.error
   },
-  saveFindingTexts: async (manager, name, code = 'short') =>
-    await saveFindingTexts(manager, Book, { title: name, code, author: { name } }),
 }
 
 describe.each(Object.entries(TOGETHER))('%s', (_, write) => {

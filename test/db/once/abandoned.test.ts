@@ -3,7 +3,6 @@ import { BeforeInsert, Entity, type EntityManager, ManyToOne, PrimaryGeneratedCo
 import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, TransactionAbortedError, UniqueText, WaitsForItselfError } from '../../../src'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
-import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { gate } from '../../support/gate'
 import { LONGER_SECONDS, useShortPatience } from '../../support/patience'
@@ -173,17 +172,10 @@ const WHOLE: Record<string, (manager: EntityManager, work: () => Promise<unknown
     }),
 }
 
-for (const [name, call] of Object.entries({
-  'findOrCreate with relations': (manager: EntityManager, book: Pick<Book, 'name'> & { author: { name: string } }) =>
-    findOrCreate(manager, Book, book, { relations: 'findOrCreate' }),
-  saveFindingTexts: (manager: EntityManager, book: Pick<Book, 'name'> & { author: { name: string } }) =>
-    saveFindingTexts(manager, Book, manager.create(Book, book)),
-})) {
-  WHOLE[name] = async (manager, work) => {
-    const book = { name: another(), author: { name: another() } }
-    heard.set(book.name, work)
-    await call(manager, book)
-  }
+WHOLE['findOrCreate with relations'] = async (manager, work) => {
+  const book = { name: another(), author: { name: another() } }
+  heard.set(book.name, work)
+  await findOrCreate(manager, Book, book, { relations: 'findOrCreate' })
 }
 
 /** What waits for the connection, called from code that was made outside. */
@@ -191,7 +183,6 @@ const WAITS: Readonly<Record<string, (manager: EntityManager) => Promise<unknown
   'a query': (manager) => manager.query('SELECT 1'),
   findOrCreate: (manager) => findOrCreate(manager, Author, { name: another() }),
   once: (manager) => once(manager, another(), () => 1),
-  saveFindingTexts: (manager) => saveFindingTexts(manager, Author, { name: another() }),
 }
 
 describe.each(Object.entries(WHOLE))('%s whose work waits for itself', (_, call) => {

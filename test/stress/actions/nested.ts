@@ -1,5 +1,4 @@
 import { findOrCreate, findOrCreateMany } from '../../../src'
-import { saveFindingTexts } from '../../../src/typeorm-calls'
 import type { Action, Writer } from '../action'
 import { StressLink } from '../entities'
 import { anyKey, type Subject } from '../subject'
@@ -36,20 +35,6 @@ export const nestedActions: readonly Action[] = [
         else if ('error' in result) throw result.error
         else if (result.created) verify(writer, values, result)
         else verify(writer, { text: values.text }, result)
-      }
-    },
-  },
-  {
-    name: 'saveFindingTexts',
-    weight: 3,
-    // Of the link itself, which is saved as `save` does it; and a page that comes and goes in every attempt.
-    expected: ['TEXT_TAKEN', '23503'],
-    run: async (writer, subject) => {
-      const given = linkOf(writer, subject)
-      const { text } = given.page
-      const link = await saveFindingTexts(writer.manager, StressLink, given)
-      if (link.page.text !== text && !writer.journal.troubled) {
-        writer.journal.surprise(`a caller saved a link to "${text}" and got "${link.page.text}"`)
       }
     },
   },
