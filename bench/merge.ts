@@ -1,7 +1,7 @@
 /**
  * What merging duplicates costs, beside a hand-written batch. Plain: run it, and read what it prints.
  *
- *   tsx bench/merge.ts [--rows 1000000]
+ *   tsx bench/merge.ts [--rows 1000000] [--clients 1]
  *
  * 5 % of the rows hold the text of another row, and one reference leads to each of these. BENCH_DATABASE_URL names a
  * server; without it one is started.
@@ -18,8 +18,11 @@ import { UniqueText } from '../src'
 import { adopt, mergeDuplicates } from '../src/adopt'
 import { startServer } from './server'
 
-const { values: options } = parseArgs({ options: { rows: { type: 'string', default: '1000000' } } })
+const { values: options } = parseArgs({
+  options: { rows: { type: 'string', default: '1000000' }, clients: { type: 'string', default: '1' } },
+})
 const ROWS = Number(options.rows)
+const CLIENTS = Number(options.clients)
 const BATCH = 1_000
 
 @Entity({ name: 'page' })
@@ -86,24 +89,27 @@ async function walPosition(admin: Client): Promise<number> {
 
 async function main(): Promise<void> {
   const server = await startServer()
-  const [admin, client] = [1, 2].map(() => new Client({ connectionString: server.url })) as [Client, Client]
-  await Promise.all([admin.connect(), client.connect()])
+  const admin = new Client({ connectionString: server.url })
+  const clients = Array.from({ length: CLIENTS }, () => new Client({ connectionString: server.url }))
+  await Promise.all([admin, ...clients].map(async (one) => await one.connect()))
   let memory = 0
   const watch = setInterval(() => (memory = Math.max(memory, process.memoryUsage().rss)), 100)
-  console.log(`${server.version}, ${ROWS.toLocaleString('en-US')} rows, ${ROWS / 20} duplicates with a reference each`)
+  console.log(
+    `${server.version}, ${ROWS.toLocaleString('en-US')} rows, ${ROWS / 20} duplicates with a reference each, ${CLIENTS} clients`,
+  )
   const measure = async (
     what: string,
     rows: number,
     work: () => Promise<{ readonly locks?: readonly { readonly heldMilliseconds: number }[] } | void>,
   ): Promise<void> => {
     const [stop, wal, started] = [new AbortController(), await walPosition(admin), performance.now()]
-    const waited = beside(client, stop.signal)
+    const waits = clients.map(async (client) => await beside(client, stop.signal))
     const done = await work()
     const seconds = (performance.now() - started) / 1_000
     stop.abort()
     const held = Math.max(0, ...(done?.locks ?? []).map(({ heldMilliseconds }) => heldMilliseconds))
     console.log(
-      `| ${what} | ${seconds.toFixed(1)} s | ${Math.round(rows / seconds)} rows/s | ${(await waited).toFixed(0)} ms | ` +
+      `| ${what} | ${seconds.toFixed(1)} s | ${Math.round(rows / seconds)} rows/s | ${Math.max(...(await Promise.all(waits))).toFixed(0)} ms | ` +
         `${held.toFixed(0)} ms | ${Math.round(((await walPosition(admin)) - wal) / 1e6)} MB |`,
     )
   }
@@ -121,7 +127,7 @@ async function main(): Promise<void> {
   console.log(`Node ${Math.round(memory / 1e6)} MB with its client`)
   clearInterval(watch)
   await dataSource.destroy()
-  await Promise.all([admin.end(), client.end()])
+  await Promise.all([admin, ...clients].map(async (one) => await one.end()))
   await server.stop()
 }
 

@@ -98,12 +98,10 @@ const NAMED_REFERENCE = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?
 
 /** A reference without a foreign key. */
 async function namedReference(query: Query, on: AdoptedTable, name: string): Promise<Reference> {
-  const { path = '', column: by, value = '' } = NAMED_REFERENCE.exec(name)?.groups ?? {}
-  const [column = '', table = '', schema = on.table.schema] = path.split('.').reverse()
-  const when = by === undefined ? undefined : { column: by, value: value.replaceAll("''", "'") }
+  const { path, schema, table, column, when } = parseReference(name, on)
   const [row] = (await query(FIND_TABLE, [tableName({ schema, table })])) as readonly { found: string }[]
   const found = row && (JSON.parse(row.found) as Found & { readonly names: readonly string[] })
-  if (!found?.names.includes(column) || !found.names.includes(by ?? column) || on.primary.length !== 1) {
+  if (!found?.names.includes(column) || !found.names.includes(when?.column ?? column) || on.primary.length !== 1) {
     throw new DeclarationError(
       `"${path}" must name a column that refers to a primary key of one column. Write table.column, or ` +
         `table.column where kind = 'page'.`,
@@ -122,6 +120,13 @@ async function namedReference(query: Query, on: AdoptedTable, name: string): Pro
   const obstacle = obstacleOf(on, reference)
   if (obstacle === undefined) return { ...reference, obstacle }
   throw new DeclarationError(`The references of "${path}" cannot be turned: ${obstacle}.`)
+}
+
+function parseReference(name: string, on: AdoptedTable) {
+  const { path = '', column: by, value = '' } = NAMED_REFERENCE.exec(name)?.groups ?? {}
+  const [column = '', table = '', schema = on.table.schema] = path.split('.').reverse()
+  const when = by === undefined ? undefined : { column: by, value: value.replaceAll("''", "'") }
+  return { path, schema, table, column, when }
 }
 
 /** The condition of a named reference. The server reads the value as one of the column's type. */

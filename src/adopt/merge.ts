@@ -1,4 +1,5 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { groupBy } from '../calls/batches'
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, type Rule, RULE, type Rules } from '../options'
 import { quote } from '../sql/identifier'
@@ -347,33 +348,41 @@ class Unmergeable extends Error {
 
 /** @returns how many rows remain for later, because another session has locked them */
 async function mergeBatch(run: MergeRun, pairs: readonly Pair[]): Promise<number> {
-  const { session, on, list } = run
   try {
-    const { busy, obstacles, changed, turned, removed, transaction } = await session.together(
-      async () => await mergePairs(run, pairs),
-    )
-    if (transaction !== undefined && !session.isTrial) await list.add([{ transaction, committed: true }])
-    run.merged += removed
-    run.changed += changed.length
-    for (const [one, rows] of turned) run.turned.set(one, (run.turned.get(one) ?? 0) + rows)
-    for (const [reason, places] of obstacles) await leaveRows(run, places, reason)
-    const done = pairs.filter(({ place }) => !busy.has(place)).map(({ place }) => place)
-    if (session.isTrial && done.length > 0) await session.query(dropPlaces(on, done))
-    return busy.size
+    const merged = await run.session.together(async () => await mergePairs(run, pairs))
+    await noteMerged(run, pairs, merged)
+    return merged.busy.size
   } catch (error) {
     if (isBusyError(error)) return pairs.length
-    if (!(error instanceof Unmergeable) && !isRowError(error)) throw error
+    const reason = reasonOf(error)
+    if (reason === undefined) throw error
     const half = pairs.length >> 1
     if (half > 0) return (await mergeBatch(run, pairs.slice(0, half))) + (await mergeBatch(run, pairs.slice(half)))
-    const { constraint, code } = serverError(error) ?? {}
-    await leaveRows(
-      run,
-      [pairs[0]?.place ?? ''],
-      error instanceof Unmergeable ? error.message : (constraint ?? code ?? ''),
-    )
+    await leaveRows(run, placesOf(pairs), reason)
     return 0
   }
 }
+
+/** The reason why a row is left; undefined for an error that no row has caused. */
+function reasonOf(error: unknown): string | undefined {
+  if (error instanceof Unmergeable) return error.message
+  const { constraint, code } = serverError(error) ?? {}
+  return isRowError(error) ? (constraint ?? code) : undefined
+}
+
+async function noteMerged(run: MergeRun, pairs: readonly Pair[], merged: MergedPairs): Promise<void> {
+  const { session, on, list } = run
+  const { busy, obstacles, changed, turned, removed, transaction } = merged
+  if (transaction !== undefined && !session.isTrial) await list.add([{ transaction, committed: true }])
+  run.merged += removed
+  run.changed += changed.length
+  for (const [one, rows] of turned) run.turned.set(one, (run.turned.get(one) ?? 0) + rows)
+  for (const [reason, places] of obstacles) await leaveRows(run, places, reason)
+  const done = placesOf(pairs).filter((place) => !busy.has(place))
+  if (session.isTrial && done.length > 0) await session.query(dropPlaces(on, done))
+}
+
+const placesOf = (pairs: readonly Pair[]): string[] => pairs.map(({ place }) => place)
 
 /** Reports rows, and removes them from the work. */
 async function leaveRows({ session, on, left }: MergeRun, places: readonly string[], reason: string): Promise<void> {
@@ -402,49 +411,47 @@ interface MergedPairs {
 
 async function mergePairs(run: MergeRun, pairs: readonly Pair[]): Promise<MergedPairs> {
   const { session, on, statements } = run
-  const { table } = on
-  const parametersOf = (some: readonly Pair[]): unknown[] =>
-    ['place', ...on.primary.map((_, index) => `k${index}`), ...on.primary.map((_, index) => `p${index}`)].map((name) =>
-      some.map((pair) => pair[name]),
+  const { table, primary } = on
+  const names = ['place', ...['k', 'p'].flatMap((letter) => primary.map((_, index) => `${letter}${index}`))]
+  const query = async <Row>(sql: string, of: readonly Pair[]): Promise<readonly Row[]> =>
+    await session.query<Row>(
+      sql,
+      names.map((name) => of.map((pair) => pair[name])),
     )
-  const placesOf = async (sql: string, of: readonly Pair[]): Promise<Set<string>> =>
-    new Set((await session.query<{ place: string }>(sql, parametersOf(of))).map(({ place }) => place))
   const scope = [...table.scope, table.hash].map(
     (name) => `${field('l', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
   )
   const see = statements.see([...sameTexts(on, 'l', 't'), ...scope, ...isLive(table, 'l'), ...isLive(table, 't')])
   // No new reference to a locked row can appear.
-  const locked = await placesOf(`${see} ${LOCK_PAIRS}`, pairs)
+  const locked = new Set(placesOf(await query<Pair>(`${see} ${LOCK_PAIRS}`, pairs)))
   const missed = pairs.filter(({ place }) => !locked.has(place))
-  const busy = missed.length === 0 ? new Set<string>() : await placesOf(see, missed)
-  const changed = missed.map(({ place }) => place).filter((place) => !busy.has(place))
-  const obstacles = new Map<string, string[]>()
+  const busy = new Set(missed.length === 0 ? [] : placesOf(await query<Pair>(see, missed)))
+  const changed = placesOf(missed).filter((place) => !busy.has(place))
   const sql = statements.findObstacles()
-  const found = new Map<string, string>()
-  if (sql !== undefined && locked.size > 0) {
-    const rows = await session.query<Record<'place' | 'reason', string>>(
-      sql,
-      parametersOf(pairs.filter(({ place }) => locked.has(place))),
-    )
-    for (const { place, reason } of rows) found.set(place, reason)
-  }
-  for (const [place, reason] of found) obstacles.set(reason, [...(obstacles.get(reason) ?? []), place])
-  const ready = pairs.filter(({ place }) => locked.has(place) && !found.has(place))
-  const merged = ready.length === 0 ? undefined : await mergeReady(run, ready, parametersOf(ready))
-  const done = [...changed, ...ready.map(({ place }) => place)]
+  const of = pairs.filter(({ place }) => locked.has(place))
+  const found = sql === undefined || of.length === 0 ? [] : await query<Record<'place' | 'reason', string>>(sql, of)
+  // A row can have several reasons.
+  const reasons = new Map(found.map(({ place, reason }) => [place, reason]))
+  const obstacles = groupBy([...reasons.keys()], (place) => reasons.get(place) ?? '')
+  const ready = of.filter(({ place }) => !reasons.has(place))
+  const merged = ready.length === 0 ? undefined : await mergeReady(run, ready, query)
+  const done = [...changed, ...placesOf(ready)]
   if (done.length > 0) await session.query(dropPlaces(on, done))
   return { busy, obstacles, changed, turned: new Map(), removed: 0, transaction: undefined, ...merged }
 }
 
+/** Sends a statement with the keys of pairs. */
+type PairsQuery = <Row>(sql: string, of: readonly Pair[]) => Promise<readonly Row[]>
+
 /** @throws Unmergeable if a trigger prevents it */
-async function mergeReady(run: MergeRun, ready: readonly Pair[], parameters: unknown[]) {
+async function mergeReady(run: MergeRun, ready: readonly Pair[], query: PairsQuery) {
   const { session, on, list, references, statements, columns, clears } = run
   const { primary, table } = on
   const changes: object[] = []
   const turned = new Map<Reference, number>()
   for (const one of references) {
     if (one.obstacle !== undefined) continue
-    const rows = await session.query<Returned>(statements.turn(one), parameters)
+    const rows = await query<Returned>(statements.turn(one), ready)
     if (rows.length > 0) turned.set(one, rows.length)
     for (const row of rows) {
       const key = valuesOf(one.key, row)
@@ -455,21 +462,17 @@ async function mergeReady(run: MergeRun, ready: readonly Pair[], parameters: unk
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
   // Only now, because a trigger on one table may write rows of another table whose references were turned before.
   const left = statements.findLeft()
-  const [still] = left === undefined ? [] : await session.query<{ reason: string }>(`${left} LIMIT 1`, parameters)
+  const [still] = left === undefined ? [] : await query<{ reason: string }>(`${left} LIMIT 1`, ready)
   if (still) throw new Unmergeable(still.reason)
-  const removed = await session.query<Returned & { readonly transaction: string }>(
-    statements.remove(columns),
-    parameters,
-  )
+  const removed = await query<Returned & { readonly transaction: string }>(statements.remove(columns), ready)
   if (removed.length < ready.length) throw new Unmergeable('a trigger keeps it')
   for (const row of removed) {
     changes.push({ table: tableName(table), row: valuesOf(columns, row), kept: valuesOf(primary, row, 'p') })
   }
   if (clears) {
-    const places = ready.map(({ place }) => place)
     await session.all([
       "SET LOCAL session_replication_role = 'replica'",
-      clearFlags(on, places),
+      clearFlags(on, placesOf(ready)),
       "SET LOCAL session_replication_role = 'origin'",
     ])
   }

@@ -280,11 +280,16 @@ function describeProgress(
     step,
     ...(status?.phase == null ? [] : [status.phase]),
     ...(fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]),
-    ...(rows > 0 ? [`${number(rows)} ${total === undefined ? '' : `of ${number(total)} `}rows`] : []),
-    ...(rowsPerSecond === undefined ? [] : [`${number(rowsPerSecond)} rows/s`]),
+    ...describeRows(rows, total, rowsPerSecond),
     ...(left === undefined ? [] : [left < 90 ? `${Math.round(left)} s left` : `${Math.round(left / 60)} min left`]),
     ...(silent ?? []),
   ]
+}
+
+function describeRows(rows: number, total: number | undefined, perSecond: number | undefined): string[] {
+  if (rows === 0) return []
+  const done = total === undefined ? number(rows) : `${number(rows)} of ${number(total)}`
+  return [`${done} rows`, ...(perSecond === undefined ? [] : [`${number(perSecond)} rows/s`])]
 }
 
 function formatStatus({ step, phase, fraction, command, holders, ...server }: AdoptionStatus): string {

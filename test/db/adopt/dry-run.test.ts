@@ -49,7 +49,7 @@ const sorted = (rows: readonly object[]): string[] => rows.map((row) => JSON.str
 
 /** The changes in a list, without their transactions. */
 const changesOf = (list: string): string[] =>
-  sorted(linesOf(list).flatMap(({ transaction, ...change }) => ('committed' in change ? [] : [change])))
+  sorted(linesOf(list).flatMap((line) => ('committed' in line ? [] : [{ ...line, transaction: undefined }])))
 
 test('a dry run reports and lists what the merge then does, and changes nothing', async () => {
   await adopt(dataSource, Page, AT_LEISURE)
