@@ -29,11 +29,6 @@ const STATEMENTS: Readonly<Record<string, readonly string[]>> = {
   'names of rows that are there': [claimAllNames(users), releaseAllNames(users)],
 }
 
-test('the triggers of one name are the SQL that was reviewed', async () => {
-  const { create } = nameTriggersOf({ ...users, names: users.names.slice(0, 1) })
-  await expect(`${create.join(';\n\n')};\n`).toMatchFileSnapshot('../../golden/name.sql')
-})
-
 test.each(Object.entries(STATEMENTS))(
   '%s: no backslash, which TypeORM does not escape in migrations',
   (_, statements) => {

@@ -25,10 +25,6 @@ const linesOf = (table: NumberTable): string[] => {
     .split('\n')
 }
 
-test('numbers with a count are the SQL that was reviewed', async () => {
-  await expect(linesOf(countedTable()).join('\n')).toMatchFileSnapshot('../../golden/number.sql')
-})
-
 test.each(Object.entries(TABLES))('%s have no line of more than 120 characters', (_name, table) => {
   expect(linesOf(table).filter((line) => line.length > 120)).toEqual([])
 })

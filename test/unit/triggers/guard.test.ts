@@ -78,14 +78,6 @@ describe.each(Object.entries(TABLES))('the guard %s', (_name, table) => {
   })
 })
 
-// migrations/ has the guard of a composed text.
-test.each([
-  ['text', sqlOf(whole)],
-  ['kernel', guardKernel.map(({ body }) => body).join('\n')],
-])('%s.sql is the SQL that was reviewed', async (name, sql) => {
-  await expect(sql).toMatchFileSnapshot(`../../golden/${name}.sql`)
-})
-
 test.each(guardKernel)('the function $name has no line of more than 120 characters', ({ body }) => {
   expect(longLines(body)).toEqual([])
 })
