@@ -44,8 +44,8 @@ interface OnceBaseOptions {
   readonly expires?: Date | Duration
   /**
    * Returns the part of the work's error to store, as JSON. The writes of the work are undone, the call throws the
-   * error, and later calls throw an `OnceFailedError` with the stored part. If it returns undefined, nothing is stored.
-   * It is not called for errors that another call may not meet: 40001 and 40P01, an `OnceRunningError`, and other
+   * error, and later calls throw an `OnceFailedError` with the stored part. If it returns undefined, nothing is stored,
+   * nor if it throws, or returns a promise or another value that JSON cannot represent. It is not called for errors that another call may not meet: 40001 and 40P01, an `OnceRunningError`, and other
    * errors for which `httpStatusOf` returns 503.
    *
    * @default no failure is kept: the next call runs its own work
@@ -61,7 +61,8 @@ interface WaitingOptions {
    */
   readonly whileRunning?: 'wait'
   /**
-   * The longest wait for the work of other calls. After that the call throws an `OnceRunningError`.
+   * The longest wait for the work of other calls, and for a connection of the pool. After that the call throws an
+   * `OnceRunningError`.
    *
    * @default without end
    */
@@ -69,6 +70,7 @@ interface WaitingOptions {
 }
 
 interface RefusingOptions {
+  /** The call still waits for a connection of the pool, as every call does. */
   readonly whileRunning: 'refuse'
   /** Not allowed, because the call does not wait. */
   readonly patience?: never
@@ -149,9 +151,10 @@ async function onceImpl<Answer>(
       await session.release()
       const result = await inTurn(call, operation)
       if (result) return result
+      requirePatience(call)
     }
   })
-  return (await traced(answer)) as OnceResult<Answer>
+  return (await traced(inTime(call, answer))) as OnceResult<Answer>
 }
 
 /** A call, with the values that are known before any SQL. */
@@ -172,6 +175,10 @@ interface Call {
   /** The end of the wait for other calls, on the clock of `performance.now()`. Undefined for a wait without end. */
   readonly deadline: number | undefined
   readonly keepFailures: OnceOptions['keepFailures']
+  /** Whether it has the connection of its transaction, at which the server ends its wait. */
+  isConnected: boolean
+  /** Whether its caller has an OnceRunningError already. It must not run its work. */
+  isLate: boolean
 }
 
 function callOf(manager: EntityManager, token: string, work: Call['work'], options: OnceOptions): Call {
@@ -201,11 +208,36 @@ function callOf(manager: EntityManager, token: string, work: Call['work'], optio
   requireNotInside(tokens, token, 'once')
   const isKnown = askAgain(tokens, textHash)
   const asked = { request, key: [...key, request], isKnown, refuses, deadline }
-  return { manager, tokens, token, work, expires, ...asked, keepFailures }
+  return { manager, tokens, token, work, expires, ...asked, keepFailures, isConnected: false, isLate: false }
 }
 
-/** How long the call may still wait. The server accepts only a whole number above 0. */
-const millisecondsLeft = (deadline: number): number => Math.max(1, Math.ceil(deadline - performance.now()))
+/** How long the call may still wait. Timers and the server accept only a whole number above 0, of 31 bits. */
+const millisecondsLeft = (deadline: number): number =>
+  Math.min(2 ** 31 - 1, Math.max(1, Math.ceil(deadline - performance.now())))
+
+/**
+ * Ends the wait of a call that has no connection.
+ *
+ * @throws OnceRunningError
+ */
+async function inTime<Result>(call: Call, result: Promise<Result>): Promise<Result> {
+  const { deadline, refuses } = call
+  if (deadline === undefined || refuses) return await result
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    const end = (): void => {
+      call.isLate = !call.isConnected
+      if (call.isLate) reject(new OnceRunningError())
+    }
+    timer = setTimeout(end, millisecondsLeft(deadline))
+  })
+  return await Promise.race([result, late]).finally(() => clearTimeout(timer))
+}
+
+/** @throws OnceRunningError if the call has waited as long as it may */
+function requirePatience({ deadline, refuses }: Call): void {
+  if (deadline !== undefined && !refuses && performance.now() >= deadline) throw new OnceRunningError()
+}
 
 /**
  * Waits, or refuses to wait, while another call of this process works for the token. At the server, each duplicate
@@ -217,15 +249,11 @@ const millisecondsLeft = (deadline: number): number => Math.max(1, Math.ceil(dea
  */
 async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
   if (operation.isInTransaction) return await runOnce(call, operation)
-  const { deadline, refuses, token } = call
+  const { refuses, token } = call
   const { underWay } = call.tokens
   const ahead = underWay.get(token)
   if (ahead && !refuses) {
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<never>((_, reject) => {
-      if (deadline !== undefined) timer = setTimeout(() => reject(new OnceRunningError()), millisecondsLeft(deadline))
-    })
-    await Promise.race([ahead.ended, late]).finally(() => clearTimeout(timer))
+    await ahead.ended
     return undefined
   }
   if (ahead) {
@@ -302,6 +330,9 @@ async function runOnce(
   try {
     await operation.asOne(call.manager, {
       run: async (manager) => {
+        if (call.deadline !== undefined) await manager.queryRunner?.connect()
+        if (call.isLate) throw new OnceRunningError()
+        call.isConnected = true
         const stored = await claim(call, manager)
         if (!stored?.isClaimed) {
           if (stored) state.result = replayOf(stored)
@@ -332,6 +363,7 @@ async function runOnce(
   } catch (error) {
     await beforeNext(call, operation, state, error)
   } finally {
+    call.isConnected = false
     state.end?.()
   }
   if (state.failed) throw state.failed.error
@@ -366,14 +398,26 @@ async function runWork(call: Call, manager: EntityManager, state: RunState): Pro
   } catch (error) {
     // The same work may succeed when it is run again.
     const isPassing = httpStatusOf(error) === 503 || error instanceof OnceRunningError
-    const failure: unknown = isPassing ? undefined : keepFailures?.(error)
-    if (failure === undefined) throw error
-    state.json = exactJson('the failure', failure)
+    const json = isPassing ? undefined : keptJson(error, keepFailures)
+    if (json === undefined) throw error
+    state.json = json
     state.failed = { error }
     return
   }
   state.json = answer === undefined ? null : exactJson('the answer', answer)
   state.result = { answer: parsedAnswer(state.json ?? undefined), replayed: false }
+}
+
+/** Returns the JSON of a failure that is kept. The error of the work is more useful than one of keeping it. */
+function keptJson(error: unknown, keepFailures: OnceOptions['keepFailures']): string | undefined {
+  try {
+    const failure = keepFailures?.(error)
+    // Its rejection would end the process.
+    if (failure instanceof Promise) failure.catch(() => {})
+    return failure === undefined ? undefined : exactJson('the failure', failure)
+  } catch {
+    return undefined
+  }
 }
 
 /**

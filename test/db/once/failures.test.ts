@@ -105,12 +105,25 @@ test('a failure is not kept when the connection is lost, and the error is that o
   expect(await tokenOf(plain.manager, 'token')).toBeNull()
 })
 
-test('an answer, or a failure, that JSON cannot represent is refused before the commit', async () => {
+test('an answer that JSON cannot represent is refused before the commit', async () => {
   const answer = once<unknown>(dataSource.manager, 'token', () => new Date(), KEEP)
   expect(await rejection(answer)).toBeInstanceOf(DeclarationError)
-  const failure = once(dataSource.manager, 'token', fail, { keepFailures: (error) => error })
-  expect(await rejection(failure)).toBeInstanceOf(DeclarationError)
   expect(await tokenOf(dataSource.manager, 'token')).toBeNull()
+})
+
+const deep = (levels: number): unknown => (levels === 0 ? 1 : [deep(levels - 1)])
+
+test.each<[string, (error: unknown) => unknown]>([
+  ['returns what JSON cannot represent', (error) => error],
+  ['returns what is nested too deep', () => deep(501)],
+  ['throws', () => expect.unreachable('of the callback')],
+  ['is async', async () => await Promise.resolve({ reason: 'x' })],
+  ['is async and throws', async () => await Promise.reject(new Error('of the callback'))],
+])('the error of the work is thrown where keepFailures %s, and nothing is stored', async (_, keepFailures) => {
+  expect(await rejection(once(dataSource.manager, 'token', fail, { keepFailures }))).toBe(declined)
+  expect(await tokenOf(dataSource.manager, 'token')).toBeNull()
+  expect(await payments()).toEqual([])
+  expect(await once(dataSource.manager, 'token', late)).toEqual({ answer: 'a later one', replayed: false })
 })
 
 test('a kept failure is of its request, and expires', async () => {

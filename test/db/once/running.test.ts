@@ -243,6 +243,23 @@ describe('in one process', () => {
     expect(await patient).toEqual({ answer: 'the first', replayed: true })
   })
 
+  test.each([
+    ['a new token', async () => {}],
+    ['an expired token', expire],
+  ])('patience ends the wait for a connection, too, with %s, and the work does not run later', async (_, start) => {
+    const narrow = await db.dataSource(entities, { synchronize: false, poolSize: 1 })
+    await start()
+    await once(narrow.manager, 'first use', () => 1)
+    runs = 0
+    await narrow.transaction(async () => {
+      const calls = Array.from({ length: 5 }, () => rejection(once(narrow.manager, 'token', late, BRIEF)))
+      for (const error of await Promise.all(calls)) expect(error).toBeInstanceOf(OnceRunningError)
+    })
+    await expect.poll(() => inUse(narrow)).toBe(0)
+    expect(runs).toBe(0)
+    expect(await once(narrow.manager, 'token', late, { patience: '100 years' })).toMatchObject({ replayed: false })
+  })
+
   test('a second call in the same transaction waits for the first and replays, for there is nothing to refuse', async () => {
     const results = await first.transaction((manager) =>
       Promise.all([once(manager, 'token', () => 'one', REFUSE), once(manager, 'token', () => 'two', REFUSE)]),

@@ -42,6 +42,12 @@ test('one object in two places is written twice', () => {
 
 const circle: { inner: unknown[] } = { inner: [] }
 circle.inner.push(circle)
+/** Objects within each other. */
+function nested(levels: number, inner: unknown = {}): unknown {
+  let value = inner
+  for (let level = 1; level < levels; level += 1) value = { a: value }
+  return value
+}
 class Money {
   cents = 5
 }
@@ -67,11 +73,28 @@ test.each<[unknown, string]>([
   [Symbol('s'), 'it is symbol'],
   [{ [Symbol('s')]: 1 }, 'it is an object with a symbol for a key'],
   [circle, '"inner[0]" is an object that contains itself'],
+  [nested(501), '"a.a.a.a.a.a.a.a.a.a…" is nested more than 500 levels deep'],
 ])('%o is refused', (given, reason) => {
   expect(() => exactJson('the answer', given)).toThrow(DeclarationError)
   expect(() => exactJson('the answer', given)).toThrow(
     `JSON cannot represent the answer: ${reason}. Give plain objects`,
   )
+})
+
+test('a value of any depth is refused by name', () => {
+  expect(() => exactJson('it', nested(100_000))).toThrow('"a.a.a.a.a.a.a.a.a.a…" is nested more than 500 levels deep')
+})
+
+test('the time does not grow with the depth', () => {
+  const inner = Array.from({ length: 100_000 }, (_, index) => `${index}`)
+  const timeOf = (value: unknown): number => {
+    const start = performance.now()
+    expect(JSON.parse(canonicalJson('it', value))).toEqual(value)
+    return performance.now() - start
+  }
+  const flat = Math.min(...[1, 2, 3].map(() => timeOf(inner)))
+  const deep = Math.min(...[1, 2, 3].map(() => timeOf(nested(499, inner))))
+  expect(deep).toBeLessThan(5 * flat + 50)
 })
 
 test('the canonical JSON is the same whatever the order of properties', () => {
