@@ -3,7 +3,6 @@ import { DeclarationError } from '../errors'
 import { checkOptions, type Rules } from '../options'
 import { writtenSchema } from '../registry/declarations'
 import { type Declaration, rootOf } from '../registry/registry'
-import { findDrift } from '../schema/readiness'
 import { type Query, tableOids } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
@@ -20,14 +19,14 @@ import {
 } from './options'
 import { withAdoptSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
-import { guardedAs } from './swap'
+import { guardedAs } from './guarded'
 import { findDeclaration, findTarget, noTable } from './target'
 import { GuardedText, type TextState, type TextWork, UnguardedText } from './texts'
 import { abandonWork, type AdoptReport, adoptWork, isAdopted, storedState } from './work'
 
 /**
  * Adds the guard to a table with rows while the application runs. If it stops early, its work is kept, and the same
- * call continues from there.
+ * call continues from there. Of an adopted table, it normalizes the texts that code without this package has written.
  *
  * @throws AdoptionError if a person has to decide; its `reason` is the condition
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -114,8 +113,7 @@ const ABANDON_RULES: Rules<AbandonOptions> = { ...LOCK_RULES, ...HOLD_RULES }
 
 /**
  * Removes guard, hidden columns, index and check, and the remains of an adoption, in one short transaction while the
- * application runs. No text is changed. It also undoes an unfinished adoption. If that adoption changes a declaration,
- * the guard that existed before is kept.
+ * application runs. No text is changed. It also undoes an unfinished adoption.
  *
  * @throws AdoptionError if an adoption is running, and if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -146,6 +144,7 @@ export async function findText(declaration: Declaration, query: Query): Promise<
   const target = await findTarget(declaration, query)
   const stored = await storedState<TextState>(query, target.on)
   const begun = stored !== undefined && stored.renormalizes !== true
-  const isGuarded = guardedAs(target) === 'renormalized' && findDrift(declaration.table, target.state).length > 0
-  return isGuarded && !begun ? new GuardedText(target, stored) : new UnguardedText(target, stored)
+  return guardedAs(target) === 'renormalized' && !begun
+    ? new GuardedText(target, stored)
+    : new UnguardedText(target, stored)
 }

@@ -1,7 +1,6 @@
 export { abandon, type AbandonOptions, adopt, adoptionStatus, planAdoption } from './adopt'
 export { AdoptionError, type AdoptionReason } from './session'
 export { type AdoptionStatus, describeHolder, type LockHolder, type RunningCommand } from './status'
-export { follow, type FollowOptions, type FollowReport } from './follow'
 export type { AdoptionLock, AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
 export {
   checkMerge,

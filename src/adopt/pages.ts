@@ -186,7 +186,7 @@ export async function pagesOf({ query }: AdoptSession, { on }: Target): Promise<
  * Processes the pages of a table, batch by batch.
  *
  * @param work processes some of the pages; returns how many rows another session had locked
- * @param onBatch called after each batch with the next page; returns whether to stop
+ * @param onBatch called after each batch with the next page
  * @returns how many rows are left
  */
 export async function sweepPages(
@@ -194,7 +194,7 @@ export async function sweepPages(
   target: Target,
   { wanted, page: from, pages }: Sweep,
   work: (part: Pages) => Promise<number>,
-  onBatch: (page: number) => Promise<boolean> | boolean,
+  onBatch: (page: number) => Promise<void>,
 ): Promise<number> {
   let [page, left] = [from, 0]
   if (page >= pages) return left
@@ -203,7 +203,8 @@ export async function sweepPages(
     const done = to - page
     for await (const part of pagePartsOf(session, target, { from: page, to }, wanted)) left += await work(part)
     page = to
-    return { done, more: !(await onBatch(page)) && page < pages }
+    await onBatch(page)
+    return { done, more: page < pages }
   })
   return left
 }
@@ -249,38 +250,6 @@ async function* pagePartsOf(
     }
   }
   yield pages
-}
-
-/**
- * Normalizes the rows of all pages from a given page on.
- *
- * @param onBatch called with the next page; returns whether to stop
- * @returns how many rows are left because another session had locked them or they changed
- */
-export async function normalizeAll(
-  run: WorkRun,
-  target: Target,
-  from: number,
-  onBatch: (page: number, pages: number) => Promise<boolean> | boolean,
-): Promise<number> {
-  const { session, options, counts } = run
-  const pages = await pagesOf(session, target)
-  return await sweepPages(
-    session,
-    target,
-    { wanted: 'wrong', page: from, pages },
-    async (part) => {
-      const changes = await readChanges(session, target, part, 'wrong')
-      const written = await writeChanges(session, target, changes)
-      counts.normalized += written.rows
-      return changes.length - written.rows - written.refused.size
-    },
-    async (page) => {
-      const ends = await onBatch(page, pages)
-      options.onProgress?.({ step: 'fill', fraction: page / pages, rows: counts.normalized })
-      return ends
-    },
-  )
 }
 
 /** The results for some rows. The others are locked, or have another text now. */

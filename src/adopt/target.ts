@@ -5,30 +5,11 @@ import { type Declaration, textsOfEntity } from '../registry/registry'
 import { wantedSets } from '../schema/table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
-import { tableName, type TextTable } from '../sql/text-table'
+import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
 import { AdoptionError, type AdoptSession, withTable, type SessionOptions } from './session'
 import { type AdoptedTable, type AdoptionFacts } from './table'
 import type { AdoptOptions } from './options'
-
-/** The guard of a table: its note, and the functions, triggers and columns that are dropped with it. */
-interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained'> {
-  /** The rules by which it keeps the rows, for a comparison. */
-  readonly rules: string
-  readonly functions: readonly { readonly schema: string; readonly name: string }[]
-  readonly triggers: readonly string[]
-}
-
-/** The replacement of a guard of another declaration. */
-export interface Swap {
-  /** The table as declared. Until the swap, the adoption uses names of its own. */
-  readonly final: AdoptedTable
-  readonly before: StandingGuard
-  /** Columns of the text that may be NULL after the swap. */
-  readonly loosened: readonly string[]
-  /** Columns that become NOT NULL once the new guard exists: the old declaration allows NULL there. */
-  readonly tightened: readonly string[]
-}
 
 const triggersOn = (enabled: string): string => `(
          SELECT coalesce(pg_catalog.jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_catalog.pg_trigger AS t
@@ -84,8 +65,6 @@ export interface Target {
   readonly required: readonly string[]
   /** Whether the normalizer may change a text. */
   readonly normalizes: boolean
-  /** The change from a guard of another declaration, beside which the adoption works. */
-  readonly swap?: Swap
 }
 
 /** @throws DeclarationError unless the entity declares a text of this name, or only one text */

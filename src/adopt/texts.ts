@@ -33,7 +33,6 @@ import {
   TEXT_BATCH,
   writeNumbers,
 } from './chains'
-import { endFollowing } from './follow'
 import { parseRows } from './exact-json'
 import type { AdoptStep, PlannedStep } from './options'
 import {
@@ -43,7 +42,6 @@ import {
   inPages,
   isUnfilled,
   isWanted,
-  normalizeAll,
   type Pages,
   pagesOf,
   readChanges,
@@ -56,9 +54,10 @@ import {
   renormalize,
   sweepPages,
   type Wanted,
+  writeChanges,
 } from './pages'
 import type { AdoptSession } from './session'
-import { beside, guardedAs, guardIn, noteOf, refuseTaken, refuseTarget, swapGuards, targetOf } from './swap'
+import { guardedAs, guardIn, noteOf, refuseTaken, refuseTarget } from './guarded'
 import {
   type AdoptedTable,
   alterTable,
@@ -97,6 +96,7 @@ import {
   type Duplicates,
   finishWork,
   type FoundRows,
+  forgetState,
   goOn,
   makeIndex,
   makeLookup,
@@ -105,6 +105,7 @@ import {
   throughPlaces,
   type WorkRun,
   type WorkState,
+  wouldFire,
 } from './work'
 
 /** Creates the unique index as TypeORM does, while others write. */
@@ -305,8 +306,6 @@ export interface TextState extends WorkState {
   readonly wanted: Wanted
   readonly page: number
   readonly pages: number | null
-  /** Whether a guard of another declaration exists beside it. @default false */
-  readonly swaps?: boolean
   /** Whether a guard exists and rows are normalized under it. @default false */
   readonly renormalizes?: boolean
 }
@@ -322,8 +321,6 @@ type Steps = Readonly<Partial<Record<AdoptStep, (run: WorkRun) => Promise<AdoptS
 export abstract class TextWork {
   /** The steps. Each can be repeated from its start, and returns the next one. */
   abstract readonly steps: Steps
-  /** How the command writes rows: without the table's own triggers, or only with them, because ours must run too. */
-  readonly writes: 'alone' | { readonly under: string } = 'alone'
   /** Its name in messages. */
   readonly said: string
   readonly rules: string
@@ -335,22 +332,21 @@ export abstract class TextWork {
   readonly written: Pick<RefusedRows, 'what' | 'ours' | 'ofUnique'>
   readonly on: Target['on']
   readonly facts: Target['facts']
-  protected readonly target: Target
+  /** Whether the normalizer may change a text. */
+  readonly normalizes: boolean
 
-  /** @param declared the table with the declared columns */
   constructor(
-    protected readonly declared: Target,
+    protected readonly target: Target,
     readonly stored: TextState | undefined,
   ) {
-    const { declaration } = declared
-    this.target = targetOf(declared)
-    const { on, normalizes } = this.target
+    const { declaration, on, normalizes, state } = target
     const { table } = on
     this.on = on
-    this.facts = declared.facts
+    this.facts = target.facts
+    this.normalizes = normalizes
     this.said = `"${declaration.name}"`
-    this.rules = rulesOf(this.target)
-    this.isReady = findDrift(declaration.table, declared.state).length === 0
+    this.rules = JSON.stringify([textRules(table, table.digest.name), table.deleted, table.normalizers])
+    this.isReady = findDrift(declaration.table, state).length === 0
     this.writtenColumns = normalizes ? table.text.map(({ name }) => name) : []
     this.written = {
       what: normalizes ? 'a row with its normalized text' : 'a row that gets its hash',
@@ -364,20 +360,21 @@ export abstract class TextWork {
   /** @throws AdoptionError if the steps cannot adopt the table */
   abstract refuse(): void
 
+  /** Keeps the table's own triggers from firing in this session. @throws AdoptionError if that is not possible */
+  abstract keepTriggersOut(session: AdoptSession): Promise<void>
+
   abstract plan(): PlannedStep[]
 
   /** Returns the statements that remove everything. @throws AdoptionError */
   dropAll(): string[] {
-    const { declaration, on } = this.declared
-    if (this.stored === undefined && guardedAs(this.declared) === 'none') refuseTaken(this.declared)
-    // The guard of another declaration is kept.
-    if (this.stored?.swaps === true) return dropColumns(beside(on))
-    return [...guardOf(on.table).drop, ...endFollowing(on), ...dropColumns(on, declaration.lookup)]
+    const { declaration, on } = this.target
+    if (this.stored === undefined && guardedAs(this.target) === 'none') refuseTaken(this.target)
+    return [...guardOf(on.table).drop, ...dropColumns(on, declaration.lookup)]
   }
 
-  /** Reads what the steps have found so far. */
-  async report(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows> {
-    const found = unchanged ? { refused: [], refusedTotal: 0 } : await refusedRows(session, this.target)
+  /** Reads what the steps have found so far. @param isDone whether there was no step to do */
+  async report(session: AdoptSession, step: AdoptStep, isDone: boolean): Promise<FoundRows> {
+    const found = isDone ? { refused: [], refusedTotal: 0 } : await refusedRows(session, this.target)
     if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
     const { on } = this
     const { table } = on
@@ -404,7 +401,7 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
   }
 }
 
-/** A text without a guard, or with that of another declaration, which exists until the new guard is made. */
+/** A text without a guard. */
 export class UnguardedText extends TextWork {
   readonly steps: Steps = {
     begin: async (run) => await this.begin(run),
@@ -417,15 +414,30 @@ export class UnguardedText extends TextWork {
   }
 
   refuse(): void {
-    refuseTarget(this.declared, this.stored !== undefined)
+    refuseTarget(this.target, this.stored !== undefined)
+  }
+
+  async keepTriggersOut(session: AdoptSession): Promise<void> {
+    const { updateTriggers, replicaTriggers, keyColumns } = this.facts
+    if (updateTriggers.length === 0) return
+    const key = this.writtenColumns.find((name) => keyColumns.includes(name))
+    if (replicaTriggers.length > 0) {
+      throw wouldFire(this, `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`)
+    }
+    if (key !== undefined) {
+      const why = `${quote(key)} is in a foreign key, which is not looked at with session_replication_role = replica`
+      throw wouldFire(this, why)
+    }
+    if (await session.becomeReplica()) return
+    throw wouldFire(this, 'the role may not set session_replication_role')
   }
 
   /** Adds columns and transitional triggers. After its commit, every written row has its hash. */
   private async begin(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
-    const { on, state, required, swap } = this.target
-    await this.refuseNulls(session, [...required, ...(swap?.tightened ?? [])])
-    await beginState(run, this, swap ? { swaps: true } : {})
+    const { on, state, required } = this.target
+    await this.refuseNulls(session, required)
+    await beginState(run, this, {})
     // A restored backup may lack the state of an adoption.
     const transitional = await session.query(
       `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
@@ -441,7 +453,7 @@ export class UnguardedText extends TextWork {
     // If these columns were made by hand, their values are checked.
     const wanted: Wanted = state.columns.some(({ name }) => name === on.table.hash) ? 'wrong' : 'missing'
     // If a guard has lost a trigger, its other triggers are dropped.
-    const note = swap ? undefined : noteOf(this.target)
+    const note = noteOf(this.target)
     const left = note ? guardIn(state, on, note).triggers : []
     return await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all(left.map(({ name }) => dropTrigger(tableName(on.table), name)))
@@ -485,7 +497,6 @@ export class UnguardedText extends TextWork {
           options.onProgress?.({ step: 'fill', fraction: next / Math.max(sweep.pages, 1), rows: counts.filled })
           if (Math.floor(next / vacuumed) > Math.floor(last / vacuumed)) await session.query(vacuumTable(on))
           last = next
-          return false
         },
       )
       await session.query(vacuumTable(on))
@@ -555,26 +566,24 @@ export class UnguardedText extends TextWork {
       // A row without its hash, or with another hash, was written past the triggers.
       return await goOn(session, on, 'fill', { wanted: 'wrong', page: 0, pages: null })
     }
-    return await requireNotNull(run, on, required, 'guard', mend, this.ownCheck())
+    return await requireNotNull(run, on, required, mend, this.ownCheck())
   }
 
   /** After the commit of its last transaction, no text is stored twice. */
   private async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { target } = this
-    const { on, swap } = target
+    const { on } = this
     await this.reviewRefused(run)
     await refuseListed(run, target)
-    await this.refuseNulls(session, swap?.tightened ?? [])
     // This uses the unique index, which does not exist while the notes are made.
     await session.patiently('index', async () => await session.query(dropNumbered(on)))
-    const mode = swap ? 'ACCESS EXCLUSIVE' : 'SHARE ROW EXCLUSIVE'
     const prepare = async (): Promise<void> => await settleMost(run, target)
-    return await session.locked({ on, step: 'guard', mode, prepare }, async (inTime) => {
+    return await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
       await settleRest(session, target)
       inTime()
-      await session.all(swap ? swapGuards(on, swap) : [...guardOf(on.table).create, disableTriggers(on)])
-      return await goOn(session, on, 'clean', swap ? { rules: rulesOf({ on: swap.final }), swaps: false } : {})
+      await session.all([...guardOf(on.table).create, disableTriggers(on)])
+      return await goOn(session, on, 'clean')
     })
   }
 
@@ -610,27 +619,16 @@ export class UnguardedText extends TextWork {
     )
   }
 
-  /**
-   * Columns where the old declaration allowed NULL become NOT NULL first. No row with NULL can be written any more, and
-   * existing rows with NULL stop the command.
-   */
-  private async clean(run: WorkRun): Promise<AdoptStep> {
-    const { session } = run
-    const { on, required } = this.target
-    if (required.length > 0) {
-      return await requireNotNull(run, on, required, 'clean', async () => {
-        await this.refuseNulls(session, required)
-        return 'clean'
-      })
-    }
+  private async clean({ session }: WorkRun): Promise<AdoptStep> {
+    const { on } = this
     await finishWork(session, on, 'clean', dropTemporary(on))
     await session.query(analyzeTable(on))
     return 'done'
   }
 
   plan(): PlannedStep[] {
-    const { on, required, swap } = this.target
-    const steps: PlannedStep[] = [
+    const { on, required } = this.target
+    return [
       { step: 'begin', lock: undefined, statements: [...createAdoptions(on), ...createObjects(on)] },
       { step: 'begin', lock: 'ACCESS EXCLUSIVE', statements: beginAdoption(this.target) },
       {
@@ -644,31 +642,18 @@ export class UnguardedText extends TextWork {
         lock: undefined,
         statements: [createTextIndex(on), ...lookupsOf(this.target).flatMap(createLookup)],
       },
-      ...planRequired(on, required, 'check', this.ownCheck()),
+      ...planRequired(on, required, this.ownCheck()),
       { step: 'guard', lock: undefined, statements: [lockChains(on), writeNumbers(on)] },
+      {
+        step: 'guard',
+        lock: 'SHARE ROW EXCLUSIVE',
+        statements: [...guardOf(on.table).create, disableTriggers(on)],
+      },
+      { step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: dropTemporary(on) },
+      { step: 'clean', lock: undefined, statements: [analyzeTable(on)] },
     ]
-    if (swap) {
-      const { final, tightened } = swap
-      // The columns that become NOT NULL once the new guard exists.
-      const late = [...tightened, ...(tightened.length === 0 || final.table.nullable ? [] : [final.table.hash])]
-      steps.push({ step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: swapGuards(on, swap) })
-      steps.push(...planRequired(final, late, 'clean'))
-    } else {
-      const statements = [...guardOf(on.table).create, disableTriggers(on)]
-      steps.push({ step: 'guard', lock: 'SHARE ROW EXCLUSIVE', statements })
-    }
-    steps.push({ step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: dropTemporary(on) })
-    return [...steps, { step: 'clean', lock: undefined, statements: [analyzeTable(on)] }]
   }
 }
-
-const rulesOf = ({ on: { table }, swap }: Pick<Target, 'on' | 'swap'>): string =>
-  JSON.stringify([
-    textRules(table, table.digest.name),
-    table.deleted,
-    table.normalizers,
-    ...(swap ? [swap.before.rules] : []),
-  ])
 
 const lookupsOf = ({ on: { table }, declaration: { lookup: name } }: Target): LookupIndex[] =>
   name === undefined ? [] : [{ rows: table, name, column: table.text[0]?.name ?? '' }]
@@ -678,7 +663,6 @@ const lookupsOf = ({ on: { table }, declaration: { lookup: name } }: Target): Lo
  * If another row holds the normalized text of a row, that row is noted with the refused rows.
  */
 export class GuardedText extends TextWork {
-  override readonly writes = { under: 'the guard has to run' }
   readonly steps: Steps = {
     begin: async (run) => await this.begin(run),
     fill: async (run) => await this.fill(run),
@@ -687,6 +671,10 @@ export class GuardedText extends TextWork {
 
   refuse(): void {
     // Every table that has the guard can be normalized.
+  }
+
+  async keepTriggersOut(): Promise<void> {
+    // Only a text that the normalizer changes is written.
   }
 
   private async begin(run: WorkRun): Promise<AdoptStep> {
@@ -705,22 +693,43 @@ export class GuardedText extends TextWork {
     let page = stored && stored.page < (stored.pages ?? 0) ? stored.page : 0
     if (page === 0) await session.all(createRefused(on))
     for (let sweeps = 1; ; sweeps += 1) {
-      const left = await normalizeAll(run, this.target, page, async (next, pages) => {
-        await goOn(session, on, 'fill', { page: next, pages })
-        return false
-      })
+      const left = await this.sweep(run, page)
       if (left === 0 && page === 0) return 'guard'
       if (left > 0) await session.rest(sweeps)
       page = 0
     }
   }
 
-  /** Replaces the guard with that of the new declaration. */
+  /** Normalizes the rows of all pages from a given page on. @returns how many rows were locked, or changed meanwhile */
+  private async sweep({ session, options, counts }: WorkRun, page: number): Promise<number> {
+    const { target, on } = this
+    const pages = await pagesOf(session, target)
+    return await sweepPages(
+      session,
+      target,
+      { wanted: 'wrong', page, pages },
+      async (part) => {
+        const changes = await readChanges(session, target, part, 'wrong')
+        if (changes.length > 0 && this.facts.updateTriggers.length > 0 && options.userTriggers !== 'fire')
+          throw wouldFire(this, 'the guard has to run')
+        const written = await writeChanges(session, target, changes)
+        counts.normalized += written.rows
+        return changes.length - written.rows - written.refused.size
+      },
+      async (next) => {
+        await goOn(session, on, 'fill', { page: next, pages })
+        options.onProgress?.({ step: 'fill', fraction: next / pages, rows: counts.normalized })
+      },
+    )
+  }
+
+  /** Replaces the guard with that of the declaration, if they differ. */
   private async guard(run: WorkRun): Promise<AdoptStep> {
     const { session } = run
     const { on } = this
     await refuseListed(run, this.target)
-    await finishWork(session, on, 'guard', this.changeGuard())
+    if (this.isReady) await session.query(forgetState(on), [on.table.guard])
+    else await finishWork(session, on, 'guard', this.changeGuard())
     return 'done'
   }
 

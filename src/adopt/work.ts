@@ -17,7 +17,6 @@ import {
   refuseWritten,
   type Site,
 } from './table'
-import { stopFollowing } from './follow'
 import { againstOwn } from './refusals'
 import type { TextWork } from './texts'
 
@@ -47,7 +46,7 @@ const filledName = (on: Site, column: number): string => nameOf(on, `filled_${co
 export const dropFilled = (on: Site, columns: number): string[] =>
   Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
 
-/** A check that is validated together with the NOT NULL checks of columns. */
+/** The table's own check, which is validated together with the NOT NULL checks of columns. */
 export interface Check {
   readonly name: string
   /** The clause that adds the check; undefined if it exists already. */
@@ -55,20 +54,20 @@ export interface Check {
 }
 
 /** Adds checks for rows that are written from now on. One statement locks the table once. */
-const addChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
+const addChecks = (on: Site, required: readonly string[], check: Check): string[] =>
   alterTable(on, [
     ...required.flatMap((name, index) => [
       `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
       `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
     ]),
-    ...(check?.clause === undefined ? [] : [check.clause]),
+    ...(check.clause === undefined ? [] : [check.clause]),
   ])
 
 /** Validates the checks. The server reads the table once, while others read and write. */
-const validateChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
+const validateChecks = (on: Site, required: readonly string[], check: Check): string[] =>
   alterTable(
     on,
-    [...required.map((_, index) => filledName(on, index)), ...(check ? [check.name] : [])].map(
+    [...required.map((_, index) => filledName(on, index)), check.name].map(
       (name) => `VALIDATE CONSTRAINT ${quote(name)}`,
     ),
   )
@@ -152,17 +151,15 @@ export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
   const { find, options } = command
   return await withTable(command, async (session, work) => {
     const run: WorkRun = { session, options, counts: { filled: 0, normalized: 0, numbered: 0 } }
-    await stopFollowing(session, work)
-    const unchanged = isAdopted(work)
-    if (!unchanged) await prepareSession(run, work)
-    const { last, step } = await doSteps(run, work, unchanged ? 'done' : (work.stored?.step ?? 'begin'), find)
-    return {
-      step,
-      unchanged,
-      locks: session.locks,
-      counts: run.counts,
-      ...(await last.report(session, step, unchanged)),
-    }
+    const isReady = isAdopted(work)
+    // Code without this package may have written texts that are not normalized.
+    const isDone = isReady && !work.normalizes
+    if (!isDone) await prepareSession(run, work)
+    const { last, step } = await doSteps(run, work, isDone ? 'done' : (work.stored?.step ?? 'begin'), find)
+    const { counts } = run
+    const found = await last.report(session, step, isDone)
+    const unchanged = isReady && counts.normalized === 0 && found.refusedTotal === 0
+    return { step, unchanged, locks: session.locks, counts, ...found }
   })
 }
 
@@ -183,14 +180,10 @@ async function doSteps(run: WorkRun, begun: TextWork, first: AdoptStep, find: Wo
   return { last, step }
 }
 
-/** Whether nothing is left to do. */
+/** Whether the text has its guard, and no adoption is unfinished. */
 export const isAdopted = ({ isReady, stored }: TextWork): boolean => isReady && stored === undefined
 
-/**
- * Keeps triggers of the user from firing.
- *
- * @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user
- */
+/** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
 async function prepareSession({ session, options: { userTriggers } }: WorkRun, work: TextWork): Promise<void> {
   const { on, stored, said } = work
   const relation = tableName(on.table)
@@ -203,28 +196,16 @@ async function prepareSession({ session, options: { userTriggers } }: WorkRun, w
     )
   }
   await session.query(refuseWritten(on, ADOPTIONS))
-  if (userTriggers !== 'fire') await keepTriggersOut(session, work)
+  if (userTriggers !== 'fire') await work.keepTriggersOut(session)
 }
 
-/** Keeps the table's own triggers from firing in this session. @throws AdoptionError if that is not possible */
-async function keepTriggersOut(session: AdoptSession, { on, facts, writes, writtenColumns }: TextWork): Promise<void> {
-  const { updateTriggers, replicaTriggers, keyColumns } = facts
-  if (updateTriggers.length === 0) return
-  const key = writtenColumns.find((name) => keyColumns.includes(name))
-  let why: string | undefined
-  if (writes !== 'alone') why = writes.under
-  else if (replicaTriggers.length > 0) {
-    why = `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`
-  } else if (key !== undefined) {
-    why = `${quote(key)} is in a foreign key, which is not looked at with session_replication_role = replica`
-  } else if (!(await session.becomeReplica())) why = 'the role may not set session_replication_role'
-  if (why === undefined) return
-  throw new AdoptionError(
+/** An error that says why the steps would fire triggers of the user. */
+export const wouldFire = ({ on, facts }: Pick<TextWork, 'on' | 'facts'>, why: string): AdoptionError =>
+  new AdoptionError(
     'user-triggers',
-    `${tableName(on.table)} has triggers on UPDATE (${updateTriggers.join(', ')}), which would fire for every row that ` +
-      `is written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
+    `${tableName(on.table)} has triggers on UPDATE (${facts.updateTriggers.join(', ')}), which would fire for every row ` +
+      `that is written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
   )
-}
 
 /** Removes everything in one short transaction, also in the middle of an adoption. */
 export async function abandonWork(command: WorkCommand): Promise<{ readonly locks: readonly AdoptionLock[] }> {
@@ -345,17 +326,15 @@ export async function throughPlaces(
 /**
  * Makes columns NOT NULL. It adds checks as NOT VALID, and validates them in one scan that blocks nobody.
  *
- * @param next the step that follows
  * @param mend called if a row violates a check; returns the step to do then
- * @param check another check that is added and validated with them
+ * @param check the table's own check, which is added and validated with them
  */
 export async function requireNotNull(
   { session }: WorkRun,
   on: Adopting,
   columns: readonly string[],
-  next: AdoptStep,
   mend: () => Promise<AdoptStep>,
-  check?: Check,
+  check: Check,
 ): Promise<AdoptStep> {
   const added = addChecks(on, columns, check)
   if (added.length > 0) {
@@ -368,24 +347,19 @@ export async function requireNotNull(
     return await mend()
   }
   const statements = requireColumns(on, columns)
-  if (statements.length === 0) return await goOn(session, on, next)
+  if (statements.length === 0) return await goOn(session, on, 'guard')
   return await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
     for (const statement of statements) await session.query(statement)
-    return await goOn(session, on, next)
+    return await goOn(session, on, 'guard')
   })
 }
 
-/** Plans the work of `requireNotNull` in a step. */
-export const planRequired = (
-  on: Adopting,
-  columns: readonly string[],
-  step: AdoptStep = 'check',
-  check?: Check,
-): readonly PlannedStep[] => {
+/** Plans the work of `requireNotNull`. */
+export const planRequired = (on: Adopting, columns: readonly string[], check: Check): readonly PlannedStep[] => {
   const steps: readonly PlannedStep[] = [
-    { step, lock: 'ACCESS EXCLUSIVE', statements: addChecks(on, columns, check) },
-    { step, lock: undefined, statements: validateChecks(on, columns, check) },
-    { step, lock: 'ACCESS EXCLUSIVE', statements: requireColumns(on, columns) },
+    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: addChecks(on, columns, check) },
+    { step: 'check', lock: undefined, statements: validateChecks(on, columns, check) },
+    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireColumns(on, columns) },
   ]
   return steps.filter(({ statements }) => statements.length > 0)
 }

@@ -12,7 +12,6 @@ import {
   type AdoptReport,
   checkMerge,
   describeHolder,
-  follow,
   mergeDuplicates,
   type MergeProgress,
   type MergeReport,
@@ -103,16 +102,7 @@ async function adoptAndMerge({ dataSource, invocation, signal, target, reporter 
   })
   reporter.report(report, () => formatAdoption(report, merge !== undefined))
   if (report.step !== 'done') return true
-  const isWhole = await mergeAll(false)
-  if (invocation.follow) {
-    const onProgress = (texts: number): void => {
-      reporter.notice(`follow  ${number(texts)} texts normalized  Ctrl-C ends it`)
-    }
-    const followed = await follow(dataSource, target, { ...pace, ...locking, onProgress })
-    const normalized = `${number(followed.normalized)} texts were normalized.`
-    reporter.report(followed, () => linesOf([normalized, ...formatRefused(followed)]))
-  }
-  return isWhole
+  return await mergeAll(false)
 }
 
 const ADOPTED = 'The table is already adopted: nothing to do.\n'

@@ -62,8 +62,6 @@ type EntityInvocation = {
       >
       /** The merge of duplicates once the table is adopted. */
       readonly merge: Required<Pick<MergeOptions, 'keep' | 'also' | 'list'>> | undefined
-      /** Whether to normalize the writes of other code afterwards. */
-      readonly follow: boolean
     }
 )
 
@@ -142,7 +140,6 @@ everything again and changes no text (docs/adopting.md).
       --list FILE           the file that keeps the rows that a merge deletes, and the
                             references that it turns, as lines of JSON to restore them
                             from; the list of an earlier merge is continued
-      --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
       --user-triggers fire  let the table's own triggers run for every row
 
@@ -202,7 +199,6 @@ const OPTIONS = {
   also: { type: 'string', multiple: true, of: ['adopt'] },
   list: { type: 'string', of: ['adopt'] },
   normalize: { type: 'string', of: ['preview'] },
-  follow: { type: 'boolean', of: ['adopt'] },
   refused: { type: 'string', of: ['import', 'adopt'] },
   'user-triggers': { type: 'string', of: ['adopt'] },
   help: { type: 'boolean', short: 'h' },
@@ -308,7 +304,6 @@ function adoptOptions(values: Values) {
     },
     pace,
     merge: keep && { keep, list, also },
-    follow: values.follow === true,
   }
 }
 

@@ -1,9 +1,8 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { findText } from '../adopt/adopt'
 import { AdoptionError } from '../adopt/session'
-import { findCommand } from '../adopt/follow'
 import type { AdoptionLock } from '../adopt/options'
-import { guardedAs } from '../adopt/swap'
+import { HAS_TURN } from '../adopt/table'
 import type { TextWork } from '../adopt/texts'
 import { storedState } from '../adopt/work'
 import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
@@ -333,12 +332,11 @@ async function withAdoption(subject: Subject, place: Place, looked: Looked, text
   return { ...looked, findings: [...findingsOfAdoption(adoption, place, size), ...beside, ...findings], adoption }
 }
 
-/** Whether the text has no guard of its declaration, so that `adopt` has to make it. */
+/** Whether the text has no guard, so that `adopt` makes it. */
 function isDue(declaration: Declaration, { state }: Subject): boolean {
-  const drift = findDrift(declaration.table, state)
-  const lacks = ({ object, kind }: Finding): boolean =>
-    kind === 'missing' && (object === 'column' || object === 'guard')
-  return drift.some(lacks) || (drift.length > 0 && guardedAs({ declaration, state }) === 'other')
+  return findDrift(declaration.table, state).some(
+    ({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'),
+  )
 }
 
 /** Examines the table of names, only for the chosen entities, unless the table itself is chosen. */
@@ -415,20 +413,18 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
 }
 
 /**
- * Finds the remains of an adoption or a follower that ended early. While a command works on the table, there are none.
- * The step is the one where `adopt` continues, or undefined if none has begun or the role may not read the state.
+ * Finds an adoption that ended early. While a command works on the table, there is none. The step is the one where
+ * `adopt` continues, or undefined if none has begun or the role may not read the state.
  */
 async function leftBehind({ reader }: Subject, { on, facts }: TextWork, place: Place) {
   const look = async () => {
     const step = (await storedState(reader.query, on))?.step
-    const [row] = (await reader.query(findCommand(on), [facts.oid])) as readonly Record<
-      'running' | 'follows',
-      boolean
-    >[]
-    const adopts =
-      step !== undefined && findingOf('adoption.unfinished', place, { count: 1, detail: `next step ${step}` })
-    const follows = row?.follows === true && findingOf('follow.unfinished', place, { count: 1 })
-    return { step, findings: row?.running === false ? [adopts, follows].filter((one) => one !== false) : [] }
+    const [row] = (await reader.query(`SELECT ${HAS_TURN} AS running`, [facts.oid])) as readonly { running: boolean }[]
+    const isLeft = step !== undefined && row?.running === false
+    return {
+      step,
+      findings: isLeft ? [findingOf('adoption.unfinished', place, { count: 1, detail: `next step ${step}` })] : [],
+    }
   }
   const left = await look()
   // A command that ended between the two statements had its state before and no lock after, but has left nothing.

@@ -36,7 +36,7 @@ const CODES = {
   ],
   'text.unnormalized': [
     'error',
-    'Run typeorm-unique-text adopt --follow, which normalizes texts, and end it with Ctrl-C. Save names normalized; docs/changing-a-declaration.md has the lines that do it.',
+    'Run typeorm-unique-text adopt again, which normalizes texts. Save names normalized; docs/changing-a-declaration.md has the lines that do it.',
   ],
   'text.refused': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
   'text.unadopted': [
@@ -46,10 +46,6 @@ const CODES = {
   'adoption.unfinished': [
     'error',
     'Run typeorm-unique-text adopt again, which goes on where a command ended early, or typeorm-unique-text abandon, which takes away what that has made (docs/adopting.md).',
-  ],
-  'follow.unfinished': [
-    'error',
-    'Run typeorm-unique-text adopt --follow again, which goes on, or adopt, which takes it away: a command ended early, and every write to the table is noted for it.',
   ],
   'disk.needed': ['warning', 'See that the disk has room for it.'],
   'text.null': ['error', 'Give these rows a text, or declare the text nullable.'],

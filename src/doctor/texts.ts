@@ -1,5 +1,5 @@
 import type { ObjectLiteral } from 'typeorm'
-import { guardedAs } from '../adopt/swap'
+import { guardedAs } from '../adopt/guarded'
 import { groupBy } from '../calls/batches'
 import { TextRejectedError } from '../errors'
 import { normalizedValues } from '../registry/declarations'

@@ -1,6 +1,5 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { adopt } from '../../src/adopt/adopt'
-import { follow, type FollowOptions, type FollowReport } from '../../src/adopt/follow'
 import { mergeDuplicates, type MergeOptions, type MergeReport } from '../../src/adopt/merge'
 import type { AdoptOptions } from '../../src/adopt/options'
 import { replacements, type Seams } from '../../src/adopt/session'
@@ -33,6 +32,5 @@ const commandWith =
 /** The commands with replacements for time and chance. */
 export const adoptWith = commandWith<AdoptOptions, AdoptReport>(adopt)
 
-export const followWith = commandWith<FollowOptions, FollowReport>(follow)
 
 export const mergeWith = commandWith<MergeOptions, MergeReport>(mergeDuplicates)

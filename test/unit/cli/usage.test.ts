@@ -111,7 +111,7 @@ describe('parseInvocation', () => {
     })
   })
 
-  test.each([['--dry-run'], ['--until', 'fill'], ['--merge', 'oldest', '--list', 'a'], ['--follow']])(
+  test.each([['--dry-run'], ['--until', 'fill'], ['--merge', 'oldest', '--list', 'a']])(
     '--status does nothing beside %s',
     (...args) => {
       const command = ['adopt', '-d', 'o.ts', '--entity', 'Page', '--json', '--status']
