@@ -286,7 +286,11 @@ export async function rebuild(
   const { table: rows, text } = declaration
   // A new text is NULL in every row, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
-  const instead = adoptInstead({ entity: on.metadata.name, property: declaration.name })
+  const differs = before && compareRows(before, before.digestName, rows)
+  const instead =
+    differs?.texts || differs?.held
+      ? 'While others use the table, add a property with the new declaration, adopt it and drop the old one (docs/changing-a-declaration.md).'
+      : adoptInstead({ entity: on.metadata.name, property: declaration.name })
   const online = rows.guardless
     ? `Declare the text with its guard, and let a later migration take the guard away. ${instead}`
     : instead
@@ -381,7 +385,7 @@ export interface RowsDifference {
 }
 
 /**
- * Compares the rows of two declarations. A migration changes a small table accordingly, and `adopt` a large one.
+ * Compares the rows of two declarations.
  *
  * @param digest the name of the former digest
  */

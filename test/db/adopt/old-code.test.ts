@@ -53,7 +53,9 @@ test('the command says what it has normalized, and that nothing is left', async 
   const dataSource = await adopted()
   const command = async () => await runCommand(dataSource, ['adopt', '-d', 'o.ts', '--entity', 'Page'])
   await client.query(`insert into page (url) values ('Old')`)
-  expect((await command()).out).toMatch(/0 rows got their hashes, 1 texts were normalized.*\nThe table is adopted\.\n$/s)
+  expect((await command()).out).toMatch(
+    /0 rows got their hashes, 1 texts were normalized.*\nThe table is adopted\.\n$/s,
+  )
   expect(await command()).toMatchObject({ code: 0, out: 'The table is already adopted: nothing to do.\n' })
   expect((await client.query('select from unique_text_adoptions')).rowCount).toBe(0)
 })

@@ -85,12 +85,10 @@ describe('what the database lacks', () => {
     await changed(
       'drop table page cascade',
       'create table page (id integer primary key, url text not null, title text)',
-      'drop table comment cascade',
-      'create table comment (id integer primary key, page text not null, "deletedAt" timestamp)',
     )
-    const { findings } = await doctor(dataSource, { entities: [Page, Comment] })
+    const { findings } = await doctor(dataSource, { entities: [Page] })
     const missing = findings.filter(({ code }) => code.endsWith('.missing'))
-    expect(missing.length).toBeGreaterThan(8)
+    expect(missing.length).toBeGreaterThan(4)
     expect(missing.filter(({ next }) => !next.startsWith('Run typeorm-unique-text adopt, '))).toEqual([])
   })
 
