@@ -1,15 +1,15 @@
 /**
  * What adopting a full table costs those who use it meanwhile. Plain: run it, and read what it prints.
  *
- *   tsx bench/adopt.ts [--rows 1000000] [--clients 16] [--floor | --change scope|digest|nullable] [--quiet-seconds 10]
+ *   tsx bench/adopt.ts [--rows 1000000] [--clients 16] [--floor] [--quiet-seconds 10]
  *
  * BENCH_DATABASE_URL names a server; without it one is started.
  */
 import 'reflect-metadata'
 import { parseArgs } from 'node:util'
 import { Client, Pool } from 'pg'
-import { Column, DataSource, Entity, type ObjectLiteral, type ObjectType, PrimaryGeneratedColumn } from 'typeorm'
-import { UniqueText, type UniqueTextPropertyOptions } from '../src'
+import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { UniqueText } from '../src'
 import { adopt, type AdoptProgress } from '../src/adopt'
 import { replacements } from '../src/adopt/session'
 import { url } from '../src/text'
@@ -21,31 +21,17 @@ const { values: options } = parseArgs({
     clients: { type: 'string', default: '16' },
     'quiet-seconds': { type: 'string', default: '10' },
     floor: { type: 'boolean', default: false },
-    change: { type: 'string' },
   },
 })
 const ROWS = Number(options.rows)
 const CLIENTS = Number(options.clients)
 
-function pageWith(declared: UniqueTextPropertyOptions, site = false): ObjectType<ObjectLiteral> {
-  @Entity({ name: 'page' })
-  class Page {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText(declared) url!: string
-    @Column({ type: 'text', nullable: true }) title!: string | null
-  }
-  if (site) Column({ type: 'integer', default: 1 })(Page.prototype, 'site')
-  return Page
+@Entity({ name: 'page' })
+class Page {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ normalize: url() }) url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
 }
-
-/** What a guard that stands keeps, and what it is to keep then. */
-const CHANGES: Readonly<Record<string, readonly [UniqueTextPropertyOptions, UniqueTextPropertyOptions]>> = {
-  scope: [{ scope: ['site'] }, {}],
-  digest: [{}, { digest: 'sha256' }],
-  nullable: [{}, { nullable: true }],
-}
-const change = options.change === undefined ? undefined : CHANGES[options.change]
-const Page = change ? pageWith(change[1], true) : pageWith({ normalize: url() })
 
 /** Longest waits by what the command does at the time, in milliseconds. */
 class Waits {
@@ -94,22 +80,6 @@ async function work(pool: Pool, waits: Waits, errors: Map<string, number>, stop:
     // So that the clients do not take all of the machine.
     await new Promise((resolve) => setTimeout(resolve, 10 * Math.random()))
   }
-}
-
-/** Under the guard of the declaration before; in a scope, 1 % of the texts stand twice in the table. */
-async function fillGuarded(admin: Client, serverUrl: string, before: UniqueTextPropertyOptions): Promise<void> {
-  await admin.query('drop table if exists page, unique_text_adoptions cascade')
-  const entities = [pageWith(before, true)]
-  const dataSource = new DataSource({ type: 'postgres', url: serverUrl, entities, synchronize: true })
-  await (await dataSource.initialize()).destroy()
-  const again = before.scope === undefined ? 'false' : 'i % 100 = 0'
-  await admin.query(
-    `insert into page (site, url, title, "urlHash")
-     select i % 2, t.url, 'title ' || i, md5(t.url)::uuid from generate_series(1, ${ROWS}) as i,
-       lateral (select case when ${again} then i - 1 else i end as n) as o,
-       lateral (select 'https://example.com/path/' || n || '/' || md5(n::text) as url) as t`,
-  )
-  await admin.query('vacuum analyze page')
 }
 
 async function fill(admin: Client): Promise<void> {
@@ -168,7 +138,7 @@ async function main(): Promise<void> {
   const server = await startServer()
   const admin = new Client({ connectionString: server.url })
   await admin.connect()
-  await (change ? fillGuarded(admin, server.url, change[0]) : fill(admin))
+  await fill(admin)
   console.log(`${server.version}, ${ROWS.toLocaleString('en-US')} rows, ${CLIENTS} clients`)
   console.log(`before: ${await sizes(admin)}`)
   const pool = new Pool({ connectionString: server.url, max: CLIENTS })

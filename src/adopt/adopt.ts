@@ -6,6 +6,7 @@ import { type Declaration, rootOf } from '../registry/registry'
 import { type Query, tableOids } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
 import {
   ADOPT_RULES,
   type AdoptionLock,
@@ -14,15 +15,19 @@ import {
   type HoldOption,
   LOCK_RULES,
   type LockOption,
+  type AdoptStep,
   type PlannedStep,
   PROPERTY_OPTION,
+  STEPS,
 } from './options'
-import { withAdoptSession } from './session'
+import { AdoptionError, type TableCommand, withAdoptSession, withTable } from './session'
 import { type AdoptionStatus, readStatus } from './status'
 import { guardedAs } from './guarded'
 import { findDeclaration, findTarget, noTable } from './target'
 import { GuardedText, type TextState, type TextWork, UnguardedText } from './texts'
-import { abandonWork, type AdoptReport, adoptWork, isAdopted, storedState } from './work'
+import { againstOwn } from './refusals'
+import { ADOPTIONS, refuseWritten } from './table'
+import { type AdoptReport, createAdoptions, finishWork, storedState, type WorkRun } from './work'
 
 /**
  * Adds the guard to a table with rows while the application runs. If it stops early, its work is kept, and the same
@@ -147,4 +152,70 @@ export async function findText(declaration: Declaration, query: Query): Promise<
   return guardedAs(target) === 'renormalized' && !begun
     ? new GuardedText(target, stored)
     : new UnguardedText(target, stored)
+}
+
+type WorkCommand = TableCommand<TextWork> & { readonly options: AdoptOptions }
+
+/** Begins or continues an adoption. @throws AdoptionError if a person has to decide */
+async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
+  const { find, options } = command
+  return await withTable(command, async (session, work) => {
+    const run: WorkRun = { session, options, counts: { filled: 0, normalized: 0, numbered: 0 } }
+    const isReady = isAdopted(work)
+    // Code without this package may have written texts that are not normalized.
+    const isDone = isReady && !work.normalizes
+    if (!isDone) await prepareSession(run, work)
+    const { last, step } = await doSteps(run, work, isDone ? 'done' : (work.stored?.step ?? 'begin'), find)
+    const { counts } = run
+    const found = await last.report(session, step, isDone)
+    const unchanged = isReady && counts.normalized === 0 && found.refusedTotal === 0
+    return { step, unchanged, locks: session.locks, counts, ...found }
+  })
+}
+
+/** Does one step after the other, and reads the table again before each. */
+async function doSteps(run: WorkRun, begun: TextWork, first: AdoptStep, find: WorkCommand['find']) {
+  const { until } = run.options
+  let [last, step] = [begun, first]
+  while (step !== 'done') {
+    const { on, written } = last
+    if (until !== undefined && STEPS.indexOf(step) > STEPS.indexOf(until)) break
+    run.options.onProgress?.({ step, fraction: undefined, rows: 0 })
+    const next = await last.steps[step]?.(run).catch((error: unknown) =>
+      againstOwn(error, { on: on.table, ...written }),
+    )
+    step = next ?? 'done'
+    last = await find(run.session.query)
+  }
+  return { last, step }
+}
+
+/** Whether the text has its guard, and no adoption is unfinished. */
+const isAdopted = ({ isReady, stored }: TextWork): boolean => isReady && stored === undefined
+
+/** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
+async function prepareSession({ session, options: { userTriggers } }: WorkRun, work: TextWork): Promise<void> {
+  const { on, stored, said } = work
+  const relation = tableName(on.table)
+  work.refuse()
+  if (stored && stored.rules !== work.rules) {
+    throw new AdoptionError(
+      'changed',
+      `The adoption of ${relation} began with another declaration of ${said}. ` +
+        `Continue with that one, or remove it with abandon and begin again.`,
+    )
+  }
+  await session.query(refuseWritten(on, ADOPTIONS))
+  if (userTriggers !== 'fire') await work.keepTriggersOut(session)
+}
+
+/** Removes everything in one short transaction, also in the middle of an adoption. */
+async function abandonWork(command: WorkCommand): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  return await withTable(command, async (session, work) => {
+    const { on } = work
+    const statements = work.dropAll()
+    await session.make('abandon', createAdoptions(on))
+    await finishWork(session, on, 'abandon', statements)
+    return { locks: session.locks }
+  })
 }

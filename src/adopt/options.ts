@@ -1,10 +1,7 @@
 import { oneOf, type Rule, RULE, type Rules } from '../options'
 import type { LockMode } from './table'
 
-/**
- * The steps of the adoption of a text, in their order. Names and numbers have `guard` before `check`. An adoption that
- * stopped early continues with the step it was in.
- */
+/** The steps of an adoption, in their order. An adoption that stopped early continues with the step it was in. */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
 
 /** A step of an adoption. */
@@ -46,7 +43,7 @@ export interface AdoptionLock {
 
 /** Options of `adopt`. */
 export interface AdoptOptions {
-  /** The property of the unique text, of a name or of a number. @default the only text, else the names or the number */
+  /** The property of the unique text. @default the only text */
   readonly property?: string | undefined
   /** The last step to do; the same call without this option continues. @default the whole adoption */
   readonly until?: AdoptStep | undefined

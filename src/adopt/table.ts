@@ -98,8 +98,8 @@ export const ADOPTION_TURN: string = `pg_catalog.pg_locks AS l
      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.classid OPERATOR(pg_catalog.=) ${ADOPTION_CLASS}::pg_catalog.oid
      AND l.objid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND l.objsubid OPERATOR(pg_catalog.=) 2`
 
-/** Whether a command holds that lock. True on a standby, because locks of the primary are not visible there. */
-export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN}))`
+/** Selects whether a command works on the table with the OID $1. True on a standby, which cannot see that lock. */
+export const FIND_COMMAND: string = `SELECT (pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN})) AS running`
 
 /** Drops what the transitional triggers need. */
 export const dropObjects = (on: TextSite): string[] => [

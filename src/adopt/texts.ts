@@ -422,14 +422,18 @@ export class UnguardedText extends TextWork {
     if (updateTriggers.length === 0) return
     const key = this.writtenColumns.find((name) => keyColumns.includes(name))
     if (replicaTriggers.length > 0) {
-      throw wouldFire(this, `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`)
+      throw wouldFire(
+        this.on,
+        this.facts,
+        `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`,
+      )
     }
     if (key !== undefined) {
       const why = `${quote(key)} is in a foreign key, which is not looked at with session_replication_role = replica`
-      throw wouldFire(this, why)
+      throw wouldFire(this.on, this.facts, why)
     }
     if (await session.becomeReplica()) return
-    throw wouldFire(this, 'the role may not set session_replication_role')
+    throw wouldFire(this.on, this.facts, 'the role may not set session_replication_role')
   }
 
   /** Adds columns and transitional triggers. After its commit, every written row has its hash. */
@@ -711,7 +715,7 @@ export class GuardedText extends TextWork {
       async (part) => {
         const changes = await readChanges(session, target, part, 'wrong')
         if (changes.length > 0 && this.facts.updateTriggers.length > 0 && options.userTriggers !== 'fire')
-          throw wouldFire(this, 'the guard has to run')
+          throw wouldFire(this.on, this.facts, 'the guard has to run')
         const written = await writeChanges(session, target, changes)
         counts.normalized += written.rows
         return changes.length - written.rows - written.refused.size

@@ -18,7 +18,6 @@ import {
   type Site,
 } from './table'
 import { againstOwn } from './refusals'
-import type { TextWork } from './texts'
 
 /** The adoptions of the table's schema, as SQL. */
 export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
@@ -144,79 +143,13 @@ export interface AdoptReport extends FoundRows {
   readonly counts: Readonly<AdoptCounts>
 }
 
-type WorkCommand = TableCommand<TextWork> & { readonly options: AdoptOptions }
-
-/** Begins or continues an adoption. @throws AdoptionError if a person has to decide */
-export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
-  const { find, options } = command
-  return await withTable(command, async (session, work) => {
-    const run: WorkRun = { session, options, counts: { filled: 0, normalized: 0, numbered: 0 } }
-    const isReady = isAdopted(work)
-    // Code without this package may have written texts that are not normalized.
-    const isDone = isReady && !work.normalizes
-    if (!isDone) await prepareSession(run, work)
-    const { last, step } = await doSteps(run, work, isDone ? 'done' : (work.stored?.step ?? 'begin'), find)
-    const { counts } = run
-    const found = await last.report(session, step, isDone)
-    const unchanged = isReady && counts.normalized === 0 && found.refusedTotal === 0
-    return { step, unchanged, locks: session.locks, counts, ...found }
-  })
-}
-
-/** Does one step after the other, and reads the table again before each. */
-async function doSteps(run: WorkRun, begun: TextWork, first: AdoptStep, find: WorkCommand['find']) {
-  const { until } = run.options
-  let [last, step] = [begun, first]
-  while (step !== 'done') {
-    const { on, written } = last
-    if (until !== undefined && STEPS.indexOf(step) > STEPS.indexOf(until)) break
-    run.options.onProgress?.({ step, fraction: undefined, rows: 0 })
-    const next = await last.steps[step]?.(run).catch((error: unknown) =>
-      againstOwn(error, { on: on.table, ...written }),
-    )
-    step = next ?? 'done'
-    last = await find(run.session.query)
-  }
-  return { last, step }
-}
-
-/** Whether the text has its guard, and no adoption is unfinished. */
-export const isAdopted = ({ isReady, stored }: TextWork): boolean => isReady && stored === undefined
-
-/** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
-async function prepareSession({ session, options: { userTriggers } }: WorkRun, work: TextWork): Promise<void> {
-  const { on, stored, said } = work
-  const relation = tableName(on.table)
-  work.refuse()
-  if (stored && stored.rules !== work.rules) {
-    throw new AdoptionError(
-      'changed',
-      `The adoption of ${relation} began with another declaration of ${said}. ` +
-        `Continue with that one, or remove it with abandon and begin again.`,
-    )
-  }
-  await session.query(refuseWritten(on, ADOPTIONS))
-  if (userTriggers !== 'fire') await work.keepTriggersOut(session)
-}
-
 /** An error that says why the steps would fire triggers of the user. */
-export const wouldFire = ({ on, facts }: Pick<TextWork, 'on' | 'facts'>, why: string): AdoptionError =>
+export const wouldFire = (on: Adopting, { updateTriggers }: AdoptionFacts, why: string): AdoptionError =>
   new AdoptionError(
     'user-triggers',
-    `${tableName(on.table)} has triggers on UPDATE (${facts.updateTriggers.join(', ')}), which would fire for every row ` +
+    `${tableName(on.table)} has triggers on UPDATE (${updateTriggers.join(', ')}), which would fire for every row ` +
       `that is written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
   )
-
-/** Removes everything in one short transaction, also in the middle of an adoption. */
-export async function abandonWork(command: WorkCommand): Promise<{ readonly locks: readonly AdoptionLock[] }> {
-  return await withTable(command, async (session, work) => {
-    const { on } = work
-    const statements = work.dropAll()
-    await session.make('abandon', createAdoptions(on))
-    await finishWork(session, on, 'abandon', statements)
-    return { locks: session.locks }
-  })
-}
 
 /** Runs the last statements of a command, and deletes its stored state, under one lock. */
 export async function finishWork(
@@ -257,7 +190,7 @@ export async function storedState<State extends WorkState>(
 /** Records in the database that the work has begun. */
 export async function beginState(
   { session }: WorkRun,
-  { on, rules }: Pick<TextWork, 'on' | 'rules'>,
+  { on, rules }: { readonly on: Adopting; readonly rules: string },
   more: object,
 ): Promise<void> {
   await session.make('begin', createAdoptions(on))

@@ -116,9 +116,9 @@ preview shows which stored texts a normalizer would change, refuse or make equal
 are url, email, trim, lowerCase, nfc or collapseWhitespace, joined by commas, or a
 file that exports a normalizer. It changes nothing.
 
-adopt brings a table with rows under the guard while the application runs, or gives its
-rows their numbers or names. If it stops, the same command continues. abandon removes
-everything again and changes no text (docs/adopting.md).
+adopt brings a table with rows under the guard while the application runs. If it stops,
+the same command continues. Of an adopted table, it normalizes what other code has
+written. abandon removes everything again and changes no text (docs/adopting.md).
 
       --dry-run             print the steps and their SQL, and change nothing. Of an
                             adopted table with --merge: do each batch, undo it, and
@@ -146,8 +146,8 @@ everything again and changes no text (docs/adopting.md).
   -d, --dataSource FILE   the file that exports the DataSource, as for TypeORM's own
                           commands; TypeScript is loaded with your project's tsx
       --entity NAME       the entity's class name or table name
-      --property NAME     the unique text, for adopt also a name or a number, for recount
-                          a number; needed only if the entity has several
+      --property NAME     the unique text, or for recount the number; needed only if the
+                          entity has several
       --format FORMAT     LIST is csv (RFC 4180), tsv, or ndjson (a JSON object a line)
       --map PROPERTY=COLUMN
                           the column or key that fills a property; repeatable. The first

@@ -2,10 +2,10 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'ty
 import { findText } from '../adopt/adopt'
 import { AdoptionError } from '../adopt/session'
 import type { AdoptionLock } from '../adopt/options'
-import { HAS_TURN } from '../adopt/table'
+import { FIND_COMMAND } from '../adopt/table'
 import type { TextWork } from '../adopt/texts'
 import { storedState } from '../adopt/work'
-import { DeclarationError, type Finding, UnsupportedDatabaseError } from '../errors'
+import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/name-declarations'
 import { type Declaration, namesOfTable, numbersOfTable, registry, rootOf, textsOfTable } from '../registry/registry'
@@ -419,7 +419,7 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
 async function leftBehind({ reader }: Subject, { on, facts }: TextWork, place: Place) {
   const look = async () => {
     const step = (await storedState(reader.query, on))?.step
-    const [row] = (await reader.query(`SELECT ${HAS_TURN} AS running`, [facts.oid])) as readonly { running: boolean }[]
+    const [row] = (await reader.query(FIND_COMMAND, [facts.oid])) as readonly { running: boolean }[]
     const isLeft = step !== undefined && row?.running === false
     return {
       step,

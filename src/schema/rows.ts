@@ -272,6 +272,18 @@ function oldPrimaryKey(on: ChangingTable): string[] {
   return keys.find(({ length }) => length > 0) ?? ['ctid']
 }
 
+/** The way to the same rows while others use the table. */
+function online({ metadata }: ChangingTable, { table, name }: Declaration, before: RowsBefore | undefined): string {
+  const differs = before && compareRows(before, before.digestName, table)
+  if (differs?.texts || differs?.held) {
+    return 'While others use the table, add a property with the new declaration, adopt it and drop the old one (docs/changing-a-declaration.md).'
+  }
+  const instead = adoptInstead({ entity: metadata.name, property: name })
+  return table.guardless
+    ? `Declare the text with its guard, and let a later migration take the guard away. ${instead}`
+    : instead
+}
+
 /**
  * Prepares the rows for other rules: drops index and check, and gives the hash its type. A revert, which runs from the
  * last statement to the first, restores the values of the rows before it makes index and check again.
@@ -286,15 +298,10 @@ export async function rebuild(
   const { table: rows, text } = declaration
   // A new text is NULL in every row, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
-  const differs = before && compareRows(before, before.digestName, rows)
-  const instead =
-    differs?.texts || differs?.held
-      ? 'While others use the table, add a property with the new declaration, adopt it and drop the old one (docs/changing-a-declaration.md).'
-      : adoptInstead({ entity: on.metadata.name, property: declaration.name })
-  const online = rows.guardless
-    ? `Declare the text with its guard, and let a later migration take the guard away. ${instead}`
-    : instead
-  await emit(on.queryRunner, { up: [raiseIfLarge(rows, { gives: 'hashes', online })], down: [] })
+  await emit(on.queryRunner, {
+    up: [raiseIfLarge(rows, { gives: 'hashes', online: online(on, declaration, before) })],
+    down: [],
+  })
   const nulls = await forbidNulls(on, declaration)
   const duplicates = before ? await forbidDuplicates(on, before, rows) : []
   const hash = on.picture.findColumnByName(rows.hash)

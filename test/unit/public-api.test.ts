@@ -42,10 +42,10 @@ const PUBLIC = {
   'adopt/index.ts': {
     namespace: adopting,
     values: words(`
-      AdoptionError abandon adopt adoptionStatus checkMerge describeHolder follow mergeDuplicates planAdoption`),
+      AdoptionError abandon adopt adoptionStatus checkMerge describeHolder mergeDuplicates planAdoption`),
     types: words(`
       AbandonOptions AdoptOptions AdoptProgress AdoptReport AdoptStep AdoptionLock AdoptionReason AdoptionStatus
-      Duplicates FollowOptions FollowReport LeftRow LockHolder MergeOptions MergeProgress MergeReport PlannedStep
+      Duplicates LeftRow LockHolder MergeOptions MergeProgress MergeReport PlannedStep
       RefusedRow RunningCommand TurnedReferences`),
   },
   'text/index.ts': {

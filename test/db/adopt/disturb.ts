@@ -1,7 +1,6 @@
 import type { Client } from 'pg'
 import { expect } from 'vitest'
 import type { Seams } from '../../../src/adopt/session'
-import { serverError } from '../../../src/sql/sqlstate'
 
 /** Who writes between the statements of a command. */
 interface Writers {
@@ -47,66 +46,11 @@ export function disturb(writers: Writers, { random, faults, steps = 2 }: Disturb
   return { beforeStatement, sleep, random }
 }
 
-interface Sessions {
-  readonly writer: Client
-  readonly holder: Client
-  /** What they send next. */
-  readonly statement: () => string
-  /** Locks some rows and writes none. */
-  readonly locks: () => string
-}
-
-/** Two sessions whose statements may be refused. */
-export class RefusedWriters implements Writers {
-  /** SQLSTATEs. */
-  readonly refused = new Set<string>()
-  private steps = 0
-
-  constructor(
-    private readonly random: () => number,
-    private readonly sessions: Sessions,
-  ) {}
-
-  async step(): Promise<void> {
-    await this.run(this.sessions.writer, this.sessions.statement())
-  }
-
-  async hold(): Promise<void> {
-    const { holder, statement, locks } = this.sessions
-    this.steps += 1
-    if (this.steps % 7 === 6) await this.letGo(this.random() < 0.7)
-    if (this.steps % 7 !== 1) return
-    await holder.query('begin')
-    for (let count = 0; count < 3; count += 1) {
-      if (!(await this.run(holder, this.random() < 0.3 ? locks() : statement()))) return
-    }
-  }
-
-  async letGo(commit = true): Promise<void> {
-    try {
-      await this.sessions.holder.query(commit ? 'commit' : 'rollback')
-    } catch (error) {
-      this.refused.add(serverError(error)?.code ?? String(error))
-    }
-  }
-
-  private async run(by: Client, sql: string): Promise<boolean> {
-    try {
-      await by.query(sql)
-      return true
-    } catch (error) {
-      this.refused.add(serverError(error)?.code ?? String(error))
-      if (by === this.sessions.holder) await this.letGo(false)
-      return false
-    }
-  }
-}
-
 /**
  * Ends the connection of a command, whose `application_name` is `adopts`, and waits until the server has forgotten it.
  * With a timeout, `pg_terminate_backend` itself would look only every 100 ms.
  */
-export async function endSession(client: Client): Promise<void> {
+async function endSession(client: Client): Promise<void> {
   const { rows } = await client.query<{ pid: number }>(
     `select pid, pg_terminate_backend(pid) from pg_stat_activity
       where application_name = 'adopts' and datname = current_database()`,
