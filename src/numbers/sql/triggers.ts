@@ -60,7 +60,9 @@ END
  * them, so the mutex is an advisory lock on the shard: however many scopes a statement has, it takes one lock.
  */
 function placeInShardBody(table: NumberTable): string {
-  const newest = newestOf(table, 6).replaceAll('%', '%%')
+  const escaped = (name: string): string => name.replaceAll('%', '%%')
+  const scope = table.scope.map((one) => ({ ...one, name: escaped(one.name) }))
+  const newest = newestOf({ ...table, scope, number: escaped(table.number) }, 6)
   return `
 DECLARE
   newest bigint;

@@ -83,7 +83,7 @@ class Numbered {
 }
 
 const TABLE_ONLY = 'is kept by triggers that know one table, without shards or partitions'
-const SCOPES_ELSEWHERE = 'the table of scopes of "number" is not distributed with it'
+const NEEDS_CITUS = '"number" needs the option { citus: true } and a migration'
 
 const entities = [ByHash, ByScope, OneShard, OfTenant, KeptLocal, Shop, Reference, Counted]
 
@@ -157,7 +157,7 @@ describe.runIf(hasCitus)('on a cluster', () => {
     expect(await removeExpiredTokens(manager)).toBe(1)
   })
 
-  test('names, and numbers without their scopes, of a distributed table are refused at start, with the reason', async () => {
+  test('names, and numbers without their option, of a distributed table are refused at start, with the reason', async () => {
     const { manager } = await cluster.dataSource([Named, Numbered, Name])
     await manager.query(`CREATE TABLE named (id uuid, shop int, handle text NOT NULL, PRIMARY KEY (id, shop));
       CREATE TABLE numbered (id uuid, shop int, url text NOT NULL, number int NOT NULL, PRIMARY KEY (id, shop))`)
@@ -166,8 +166,8 @@ describe.runIf(hasCitus)('on a cluster', () => {
     await expect(findHolder(manager, 'spread', 'x')).rejects.toThrow(TABLE_ONLY)
     await expect(manager.save(manager.create(Named, { shop: 1, handle: 'x' }))).rejects.toThrow(TABLE_ONLY)
     const row = { id: randomUUID(), shop: 1, url: 'x' }
-    await expect(findOrCreate(manager, Numbered, row)).rejects.toThrow(SCOPES_ELSEWHERE)
-    await expect(manager.save(manager.create(Numbered, row))).rejects.toThrow(SCOPES_ELSEWHERE)
+    await expect(findOrCreate(manager, Numbered, row)).rejects.toThrow(NEEDS_CITUS)
+    await expect(manager.save(manager.create(Numbered, row))).rejects.toThrow(NEEDS_CITUS)
   })
 
   test.each([0, 1])(
