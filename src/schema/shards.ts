@@ -1,7 +1,6 @@
 import type { EntityMetadata, QueryRunner } from 'typeorm'
 import { SchemaDriftError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { numbersOfTable } from '../registry/registry'
 import { type Change, dropsColumn, renameColumns } from '../sql/alter'
 import type { Query } from '../sql/catalog'
 import {
@@ -76,8 +75,6 @@ function requireInPlace(plan: TablePlan, { up }: Planned, works: boolean, { dist
   const drops = column !== undefined && up.some((sql) => dropsColumn(sql, relation, column))
   if (drops) throw inShards(metadata, relation)
   const later = { ...distribution, column }
-  // The tables of scopes may have other names by then.
-  if (works && numbersOfTable(metadata).length > 0) throw inShards(metadata, relation, later)
   if (works || before.up.length + after.up.length > 0) refuseSpread(metadata, { distribution: later, ...spread })
   if (works) throw inShards(metadata, relation, later)
 }
@@ -85,7 +82,7 @@ function requireInPlace(plan: TablePlan, { up }: Planned, works: boolean, { dist
 /** Returns whether our statements read or write the rows of a table, or change its numbers, in `up` and in `down`. */
 function worksOn(plan: TablePlan, planned: Planned): { readonly up: boolean; readonly down: boolean } {
   const { installed, wanted, before, after } = plan
-  // The shards have triggers and scopes of their own for the numbers that the table has or gets.
+  // The shards have triggers of their own for the numbers that the table has or gets.
   const numbers = [
     ...installed.functions.filter(({ body }) => parseNote(body)?.kind === 'numbers'),
     ...wanted.filter(({ kind }) => kind === 'numbers').flatMap(({ functions }) => functions),
@@ -101,10 +98,9 @@ function worksOn(plan: TablePlan, planned: Planned): { readonly up: boolean; rea
 /** @param distribution undefined if the migration drops the column by which the table is distributed */
 function inShards(metadata: EntityMetadata, relation: string, distribution?: Distribution): SchemaDriftError {
   const { tableName: name } = metadata
-  const scopes = numbersOfTable(metadata).length > 0 ? ' Do the same with the tables of scopes of its numbers.' : ''
   return new SchemaDriftError(
     name,
     [{ kind: 'different', object: 'table', name, detail: 'Citus keeps its rows in shards' }],
-    `A migration cannot change these rows there. ${outOfShards(relation, distribution)} (docs/scale.md).${scopes}`,
+    `A migration cannot change these rows there. ${outOfShards(relation, distribution)} (docs/scale.md).`,
   )
 }

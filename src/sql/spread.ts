@@ -61,8 +61,6 @@ export interface Distribution {
    */
   readonly kind: 'column' | 'single' | 'reference' | 'local'
   readonly column: string | undefined
-  /** Tables of one group have the rows of one value on one node. */
-  readonly group: number
   /** Whether a shard has copies that Citus writes statement by statement, so that each copy runs its own triggers. */
   readonly copied: boolean
 }
@@ -86,7 +84,7 @@ export interface CatalogSpread extends Pick<Spread, 'partitionedBy'> {
 }
 
 /** Reads how tables are distributed. It needs the extension. Parameter: their names as SQL. */
-const DISTRIBUTION = `SELECT r.name, d.colocationid AS group, d.repmodel ${EQUALS} 'c' AS copied,
+const DISTRIBUTION = `SELECT r.name, d.repmodel ${EQUALS} 'c' AS copied,
   CASE WHEN d.partmethod ${op('<>')} 'n' THEN 'column' WHEN d.repmodel ${EQUALS} 't' THEN 'reference'
     WHEN d.colocationid ${EQUALS} 0 THEN 'local' ELSE 'single' END AS kind,
   CASE WHEN d.partmethod ${op('<>')} 'n' THEN column_to_column_name(d.logicalrelid, d.partkey::pg_catalog.text) END AS "column",
@@ -110,14 +108,11 @@ export async function spreadOf(
     readonly name: string
     readonly kind: Distribution['kind']
     readonly column: string | null
-    readonly group: number
     readonly copied: boolean
     readonly coordinator: boolean
   }[]
   const beside = new Map(
-    rows.map(
-      ({ name, kind, column, group, copied }) => [name, { kind, column: column ?? undefined, group, copied }] as const,
-    ),
+    rows.map(({ name, kind, column, copied }) => [name, { kind, column: column ?? undefined, copied }] as const),
   )
   return { distribution: beside.get(relation), isCoordinator: rows[0]?.coordinator ?? true, partitionedBy, beside }
 }
@@ -133,16 +128,6 @@ export const distributionOf = async (query: Query, relation: string): Promise<Di
 /** Whether rows are in shards or copies, and not on the coordinator alone. */
 export const isElsewhere = (distribution: Distribution | undefined): boolean =>
   distribution !== undefined && distribution.kind !== 'local'
-
-/**
- * Predicates for an AND, in a trigger: it runs in the shard `s` of the table `p` of Citus.
- *
- * @param relation the table, as functions name it
- */
-export const isInShardOf = (relation: string): string =>
-  `p.logicalrelid ${EQUALS} pg_catalog.to_regclass(${literal(relation)})
-        AND s.shardid ${EQUALS} pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8
-        AND TG_RELID ${EQUALS} pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))`
 
 export const distribute = ({ schema, table, hash }: Pick<TextTable, 'schema' | 'table' | 'hash'>): string =>
   `SELECT create_distributed_table(${literal(qualified(schema, table))}, ${literal(hash)})`

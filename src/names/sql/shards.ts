@@ -1,6 +1,5 @@
 import { all, dollarQuote, literal } from '../../sql/identifier'
 import { holderRelation, holderRows, type HolderTable, isHolder, raiseRenamed } from './fragments'
-import { isInShardOf } from '../../sql/spread'
 import { OF_TABLE } from '../../sql/sqlstate'
 import { equal } from '../../sql/text-table'
 
@@ -8,7 +7,7 @@ import { equal } from '../../sql/text-table'
  * The triggers of a local table of Citus run on its shard. A statement that names the table there would be planned by
  * Citus, which joins no table of its own to a transition table. So the statements name the shard in place of the table.
  * Its name is not known before, so EXECUTE runs them if the declaration allows Citus to keep the table local. In all
- * other functions they are as they are. Numbers do the same for their table of scopes (`placed` in `numbers/sql/fragments.ts`).
+ * other functions they are as they are.
  */
 
 /** The variables that the statements of a table that may be local to Citus need. */
@@ -32,7 +31,9 @@ const readShard = (holder: HolderTable): string => `
       JOIN pg_catalog.pg_type AS y ON ${equal('y.typrelid', 'TG_RELID')}
       WHERE ${all(
         8,
-        isInShardOf(holderRelation(holder)),
+        equal('p.logicalrelid', `pg_catalog.to_regclass(${literal(holderRelation(holder))})`),
+        equal('s.shardid', `pg_catalog.substring(TG_TABLE_NAME, '_([0-9]{1,18})$')::pg_catalog.int8`),
+        equal('TG_RELID', 'pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid))'),
         equal('p.partmethod', `'n'`),
         equal('p.repmodel', `'s'`),
         equal('p.colocationid', '0'),

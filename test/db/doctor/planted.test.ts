@@ -378,7 +378,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     ],
     [
       'a table of scopes with another primary key',
-      `alter table ${SCOPES} drop constraint ${SCOPES}_pkey, add primary key (part, s0)`,
+      `alter table ${SCOPES} drop constraint ${SCOPES}_pkey, add primary key (n, s0)`,
       'Comment table.different',
     ],
     [
