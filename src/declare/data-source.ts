@@ -2,14 +2,9 @@ import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { dataSourceOf, type DataSourceSettings, registry, rootOf } from '../registry/registry'
-import { endWaiting, hearPools } from '../registry/pool'
-import { noteTransactions } from '../registry/open-transactions'
 import { requireInternals, requireMetadataInternals, requirePostgres } from '../registry/internals'
-import { hookSchemaBuilder } from '../schema/hook'
 import { quote } from '../sql/identifier'
-import { rewriteQueries } from '../typeorm/conditions'
-import { explainErrors } from '../typeorm/explain-errors'
-import { subscribe } from '../typeorm/subscriber'
+import { patchDataSource, patchSchemaBuilder } from './patches'
 
 /** Options of `withUniqueText`. */
 export interface UniqueTextDataSourceOptions {
@@ -87,7 +82,7 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
       'withUniqueText() must be called before initialize(). Move the call to `new DataSource`.',
     )
   }
-  hookSchemaBuilder(dataSource)
+  patchSchemaBuilder(dataSource)
   const before = registry.settings.get(dataSource) ?? DEFAULT_SETTINGS
   const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
   const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
@@ -150,13 +145,7 @@ export function refuseEmbedded(
 export function attachDataSource(dataSource: DataSource, what: string): void {
   requirePostgres(dataSource, what)
   requireInternals(dataSource)
-  hookSchemaBuilder(dataSource)
-  subscribe(dataSource)
-  rewriteQueries(dataSource)
-  explainErrors(dataSource)
-  hearPools(dataSource)
-  endWaiting(dataSource)
-  noteTransactions(dataSource.manager)
+  patchDataSource(dataSource)
 }
 
 /** Refuses declarations on two classes of one table: TypeORM would create two indexes, one without its options. */

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { EntityManager, QueryRunner } from 'typeorm'
+import type { QueryRunner } from 'typeorm'
 
 /** A transaction in which code was called. */
 export interface OpenTransaction {
@@ -40,35 +40,3 @@ export async function insideTransaction<T>(queryRunner: QueryRunner, run: () => 
     open.delete(queryRunner)
   }
 }
-
-const NOTES_TRANSACTIONS = Symbol.for('typeorm-unique-text.notesTransactions')
-
-/** Makes a manager's `transaction()` register the transaction for the code that it runs. */
-export function noteTransactions(manager: EntityManager): void {
-  if (NOTES_TRANSACTIONS in manager) return
-  const transaction = manager.transaction.bind(manager) as (...args: readonly unknown[]) => Promise<unknown>
-  const inside =
-    (run: Run): Run =>
-    async (own) =>
-      own.queryRunner ? await insideTransaction(own.queryRunner, async () => await run(own)) : await run(own)
-  const noting = async (...args: readonly unknown[]): Promise<unknown> =>
-    await transaction(...args.map((one) => (typeof one === 'function' ? inside(one as Run) : one)))
-  manager.transaction = noting
-  Object.defineProperty(manager, NOTES_TRANSACTIONS, { value: true })
-}
-
-/** TypeORM sets the manager of a query runner after the driver has created the query runner. */
-export function noteTransactionsOf(queryRunner: QueryRunner): void {
-  let { manager } = queryRunner as { manager?: EntityManager }
-  Object.defineProperty(queryRunner, 'manager', {
-    configurable: true,
-    enumerable: true,
-    get: () => manager,
-    set: (given: EntityManager) => {
-      manager = given
-      noteTransactions(given)
-    },
-  })
-}
-
-type Run = (manager: EntityManager) => unknown

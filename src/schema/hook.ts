@@ -1,6 +1,6 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { entityTable } from '../registry/declarations'
-import { missingInternal, requireBuildable, requireInternals } from '../registry/internals'
+import { requireBuildable } from '../registry/internals'
 import { type ColumnMetadata, type Declaration, textsOfTable } from '../registry/registry'
 import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, renameTable } from '../sql/alter'
 import {
@@ -38,7 +38,7 @@ import { fillColumns, planNewRows, planRows, refuseLargeTable } from './rows'
 import { type Planned, refuseInShards } from './shards'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook uses. */
-interface SchemaBuilder {
+export interface SchemaBuilder {
   queryRunner: QueryRunner
   readonly entityToSyncMetadatas: readonly EntityMetadata[]
   executeSchemaSyncOperationsInProperOrder(): Promise<void>
@@ -47,43 +47,26 @@ interface SchemaBuilder {
   getTablePath(target: EntityMetadata | Table): string
 }
 
-interface Driver {
-  createSchemaBuilder(): SchemaBuilder
-  readonly searchSchema: string
+/**
+ * Runs TypeORM's comparison with our triggers.
+ *
+ * @param searchSchema the schema of a table that names none
+ * @param original TypeORM's own method
+ */
+export async function synchronizeSchema(
+  builder: SchemaBuilder,
+  searchSchema: string,
+  original: () => Promise<void>,
+): Promise<void> {
+  await withSpreadKeys(
+    builder.entityToSyncMetadatas,
+    async () => await synchronizeWithTriggers(builder, searchSchema, original),
+  )
 }
 
-const HOOKED = Symbol.for('typeorm-unique-text.hooked')
-
-/**
- * Makes every TypeORM command that synchronizes or generates emit our triggers. It changes this driver instance once,
- * even if several copies of this package call it.
- *
- * @throws UnsupportedDatabaseError if this version of TypeORM lacks a part that the hook uses
- */
-export function hookSchemaBuilder(dataSource: DataSource): void {
-  const driver = dataSource.driver as unknown as Driver & { [HOOKED]?: true }
-  if (driver[HOOKED]) return
-  if (typeof driver.createSchemaBuilder !== 'function') throw missingInternal('PostgresDriver', 'createSchemaBuilder')
-  const create = driver.createSchemaBuilder.bind(driver)
-  driver.createSchemaBuilder = () => {
-    requireInternals(dataSource, create)
-    const builder = create()
-    const original = builder.executeSchemaSyncOperationsInProperOrder.bind(builder)
-    builder.executeSchemaSyncOperationsInProperOrder = async () => {
-      await withSpreadKeys(
-        builder.entityToSyncMetadatas,
-        async () => await synchronizeWithTriggers(builder, driver, original),
-      )
-    }
-    return builder
-  }
-  // `dropDatabase`, and so `dropSchema` and `schema:drop`, drop tables and types. This drops our functions too.
-  const drop = dataSource.dropDatabase.bind(dataSource)
-  dataSource.dropDatabase = async () => {
-    await drop()
-    await dropOrphans(queryOf(dataSource), schemasOf(dataSource.entityMetadatas, driver.searchSchema))
-  }
-  driver[HOOKED] = true
+/** Drops the functions that no table uses any more. */
+export async function dropUnusedFunctions(dataSource: DataSource, searchSchema: string): Promise<void> {
+  await dropOrphans(queryOf(dataSource), schemasOf(dataSource.entityMetadatas, searchSchema))
 }
 
 /**
@@ -92,7 +75,7 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
  */
 async function synchronizeWithTriggers(
   builder: SchemaBuilder,
-  { searchSchema }: Driver,
+  searchSchema: string,
   original: () => Promise<void>,
 ): Promise<void> {
   const { queryRunner } = builder

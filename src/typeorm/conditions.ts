@@ -63,26 +63,13 @@ interface QueryBuilderClass {
 
 const REWRITES = Symbol.for('typeorm-unique-text.rewrites')
 
-/**
- * Makes the conditions of every query of this DataSource use the hash. TypeORM's prototypes stay unchanged. The query
- * builders of this one instance become instances of a subclass, and so do the builders that they create.
- */
-export function rewriteQueries(dataSource: DataSource): void {
-  if (REWRITES in dataSource) return
-  const create = dataSource.createQueryBuilder.bind(dataSource) as unknown as (...args: unknown[]) => object
-  const createQueryBuilder = (...args: unknown[]): unknown => rewriting(create(...args))
-  Object.defineProperty(dataSource, 'createQueryBuilder', {
-    value: createQueryBuilder,
-    configurable: true,
-    writable: true,
-  })
-  Object.defineProperty(dataSource, REWRITES, { value: true })
-}
-
 const subclasses = new WeakMap<Function, QueryBuilder>()
 
-/** Makes the builder an instance of a subclass: TypeORM's `clone()` and `createQueryBuilder()` use its class. */
-function rewriting<T>(builder: T): T {
+/**
+ * Makes the conditions of a query builder use the hash. The builder becomes an instance of a subclass, and so do the
+ * builders that it creates, because TypeORM's `clone()` and `createQueryBuilder()` use its class.
+ */
+export function rewriting<T>(builder: T): T {
   if (typeof builder !== 'object' || builder === null || REWRITES in builder) return builder
   const { constructor } = builder
   const prototype = subclasses.get(constructor) ?? subclassOf(constructor as QueryBuilderClass).prototype

@@ -21,7 +21,7 @@ import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { savepoint, transactionCommands } from '../sql/transaction-commands'
 import { type ColumnMetadata, numbersOfTable } from '../registry/registry'
 import { lossOf } from '../registry/pool'
-import { hearTransaction, noteTransactionsOf } from '../registry/open-transactions'
+import { hearTransaction } from '../registry/open-transactions'
 import {
   collisionError,
   declarationsIn,
@@ -39,32 +39,18 @@ import {
 } from './refusals'
 import { Deciding } from './seen-tables'
 
-const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
-
 /** A refusal in a transaction that accepts no query before it ends. */
 interface Pending {
   readonly refused: RefusedText
   readonly thrown: TextTakenError
 }
 
-/**
- * Makes the errors of TypeORM's own calls meaningful. A subscriber is notified of them but cannot replace them, so the
- * query runners of this one driver do. The error is still a `QueryFailedError`, which existing code expects.
- */
-export function explainErrors(dataSource: DataSource): void {
-  const { driver } = dataSource
-  if (EXPLAINS in driver) return
-  const create = driver.createQueryRunner.bind(driver)
-  driver.createQueryRunner = (mode) => explaining(create(mode), dataSource)
-  Object.defineProperty(driver, EXPLAINS, { value: true })
-}
-
-function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunner {
+/** Makes the errors of a query runner meaningful. They are still `QueryFailedError`s, which existing code expects. */
+export function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunner {
   const query = queryRunner.query.bind(queryRunner) as (...args: readonly unknown[]) => Promise<unknown>
   const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
   const deciding = new Deciding({ dataSource, queryRunner, query })
   let pending: readonly Pending[] = []
-  noteTransactionsOf(queryRunner)
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
       const sql = String(args[0])

@@ -26,13 +26,7 @@ import { transactionCommands } from '../sql/transaction-commands'
 /** Marks a subscriber of ours, from any copy of this package in the process. */
 export const OURS: unique symbol = Symbol.for('typeorm-unique-text.subscriber')
 
-/**
- * Adds our subscribers before all others. After a rollback, statements of other subscribers are then sent later. After
- * an insert, other subscribers get the stored texts. TypeORM creates a new list on each `initialize()`.
- */
-export function subscribe({ subscribers }: DataSource): void {
-  if (!subscribers.some((one) => OURS in one)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())
-}
+export const ourSubscribers = (): EntitySubscriberInterface[] => [new RollbackSubscriber(), new StoredTextSubscriber()]
 
 /** After `save` and `insert`, sets the entity's texts to the normalized texts in the database. */
 class StoredTextSubscriber implements EntitySubscriberInterface {
