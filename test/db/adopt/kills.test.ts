@@ -12,10 +12,11 @@ import { generate } from '../../support/generated'
 import { ledgerFaults, openLedger, randomOf, Writers } from './ledger'
 import { type Relay, startRelay } from './relay'
 import { faults, fillTable, pageOf, tableOf } from './stage'
+import { gateRuns } from '../../support/gate-part'
 
 /** KILL_SEED and KILLS choose other moments, and more of them. */
 const SEED = Number(process.env['KILL_SEED'] ?? 20)
-const KILLS = Number(process.env['KILLS'] ?? 50)
+const KILLS = Number(process.env['KILLS'] ?? gateRuns(50))
 const ROWS = 2_000
 const LATEST_PIECE = 70
 
