@@ -24,7 +24,7 @@ export type UniqueTextErrorCode =
 
 /**
  * The base class of every error that this package raises. Other errors of the driver arrive as TypeORM's
- * `QueryFailedError`, as from every TypeORM call. No message contains the text, which may be private and long.
+ * `QueryFailedError`, as from every TypeORM call. No message contains a value of a row, neither a text nor a key.
  *
  * @example
  * try {
@@ -61,7 +61,8 @@ const STATUSES: Partial<Record<UniqueTextErrorCode, number>> = {
 /**
  * Returns the HTTP status for an error of this package: 409 for a conflict with stored or running work, 422 for a
  * request that must change, 503 if the same request may succeed later, and 500 for a fault of the program or its
- * database.
+ * database. For TypeORM's `EntityNotFoundError`, which `rename` and `updateOrFail` throw if there is no such row, it is
+ * 404.
  *
  * @returns undefined for any other error
  * @example
@@ -72,7 +73,12 @@ const STATUSES: Partial<Record<UniqueTextErrorCode, number>> = {
  * })
  */
 export const httpStatusOf = (error: unknown): number | undefined =>
-  error instanceof UniqueTextError ? (STATUSES[error.code] ?? 500) : undefined
+  error instanceof UniqueTextError
+    ? (STATUSES[error.code] ?? 500)
+    : // Compared by name, because this entry does not load TypeORM.
+      error instanceof Error && error.name === 'EntityNotFoundError'
+      ? 404
+      : undefined
 
 /** The prototype of our class for an error of TypeORM that is also an instance of ours: see `asQueryFailedError`. */
 const AS_OURS = Symbol.for('typeorm-unique-text.error')
@@ -198,17 +204,12 @@ const BRING_ONCE = 'Bring it once in a call, or give another value.'
 const RESTORE = `To use a softly deleted row, restore it: restore(), or findOrCreate() with { deleted: 'restore' }.`
 const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
 
-function keeping({ id, holder, holderProperty, state, deleted, repeated }: TakenText): string {
+function keeping({ holder, holderProperty, state, deleted, repeated }: TakenText): string {
   if (repeated) return 'the call brings it twice'
-  const row = id === undefined ? 'another row' : asJson(id)
-  const of = holder === undefined ? '' : `${holder} `
+  const row = holder === undefined ? 'another row' : `a row of ${holder}`
   const as = holderProperty === undefined ? '' : ` as "${holderProperty}"`
-  return `${state === undefined ? 'held by' : 'a former name, kept for'} ${of}${row}${as}${deleted ? ', which is deleted softly' : ''}`
+  return `${state === undefined ? 'held by' : 'a former name, kept for'} ${row}${as}${deleted ? ', which is deleted softly' : ''}`
 }
-
-/** A transformer may turn a key into a BigInt, which JSON cannot represent. */
-const asJson = (value: unknown): string =>
-  JSON.stringify(value, (_key, part: unknown) => (typeof part === 'bigint' ? String(part) : part))
 
 /** A message of a thousand names is unreadable. `taken` lists all of them. */
 const MAX_TAKEN_SHOWN = 10
@@ -351,7 +352,7 @@ export class DuplicateTextError extends UniqueTextError {
 
   constructor(property: string, ids: readonly unknown[]) {
     super(
-      `${ids.length} rows hold the same text for "${property}": ${asJson(ids)}. ` +
+      `${ids.length} rows hold the same text for "${property}". "ids" has their keys. ` +
         `Merge them, then run migration:generate to see which index or trigger is missing.`,
     )
     this.property = property

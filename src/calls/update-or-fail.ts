@@ -273,8 +273,17 @@ async function updateAll(
 const requireChangedRow =
   (metadata: EntityMetadata, criteria: ObjectLiteral) =>
   (rows: readonly WireRow[]): void => {
-    if (rows.length === 0) throw new EntityNotFoundError(metadata.target, metadata.getEntityIdMap(criteria))
+    if (rows.length === 0) throw missingRow(metadata, metadata.getEntityIdMap(criteria))
   }
+
+/** Returns TypeORM's error for a missing row, whose key is in `criteria` alone. TypeORM would put it into the message. */
+export function missingRow(metadata: EntityMetadata, criteria: unknown): EntityNotFoundError {
+  const error = new EntityNotFoundError(metadata.target, undefined)
+  return Object.assign(error, {
+    criteria,
+    message: `Could not find the row of entity "${metadata.name}": no row has the primary key in "criteria".`,
+  })
+}
 
 const sentValue = (
   { dataSource }: Pick<EntityColumns, 'dataSource'>,

@@ -1,5 +1,15 @@
-import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
-import { entityOf, operate, type Operation, type RowId, rowKey, updateNames, updateOrFail, watched } from '../core'
+import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import {
+  entityOf,
+  missingRow,
+  operate,
+  type Operation,
+  type RowId,
+  rowKey,
+  updateNames,
+  updateOrFail,
+  watched,
+} from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { type HolderEntity, holderEntity, namesOf, releaseExpiredStatement } from './sql/statements'
@@ -77,7 +87,7 @@ async function swapNamesImpl<Entity extends ObjectLiteral>(
     const parameters = [...keys.flatMap(({ values }) => values), ...holder.discriminators]
     const rows = await swapped(operation, holder, parameters)
     const missing = [one, other].find((_, index) => rows.every(({ position }) => position !== index))
-    if (missing !== undefined) throw new EntityNotFoundError(holder.metadata.target, missing)
+    if (missing !== undefined) throw missingRow(holder.metadata, missing)
     const ordered = rows.toSorted((left, right) => left.position - right.position)
     const [first = {}, second = {}] = ordered.map(({ columns }) => operation.entity(holder, columns))
     for (const each of [first, second]) await operation.updated(holder, each)

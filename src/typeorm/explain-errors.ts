@@ -295,7 +295,10 @@ export function asQueryFailedError<Ours extends UniqueTextError, Failed extends 
 ): Failed & Ours {
   const prototype: unknown = Object.getPrototypeOf(ours)
   const { stack } = failed
-  for (const [name, value] of Object.entries(failed)) if (!(name in ours)) Object.assign(ours, { [name]: value })
+  for (const [name, value] of Object.entries(failed)) {
+    // The DETAIL holds values of the row. `driverError` has it.
+    if (!(name in ours) && name !== 'detail') Object.assign(ours, { [name]: value })
+  }
   Object.defineProperty(ours, AS_OURS, { value: prototype, configurable: true })
   Object.setPrototypeOf(ours, Object.getPrototypeOf(failed) as object)
   return withStackOf(ours, stack) as Failed & Ours

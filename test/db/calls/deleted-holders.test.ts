@@ -49,7 +49,7 @@ describe('a refusal for the text of a softly deleted row says so, and what to do
   ])('%s', async (_, call) => {
     const { taken, message } = await takenBy(call('deleted'))
     expect(taken).toMatchObject([{ property: 'url', id: { id: 1 }, deleted: true }])
-    expect(message).toContain('held by {"id":1}, which is deleted softly')
+    expect(message).toContain('held by another row, which is deleted softly')
     expect(message).toContain(
       "To use a softly deleted row, restore it: restore(), or findOrCreate() with { deleted: 'restore' }",
     )

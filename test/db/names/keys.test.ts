@@ -120,7 +120,7 @@ test('findOrCreateHolder is refused a name that another property of the entity h
   const refused = await rejection(findOrCreateHolder(manager, Two, { slug: 'x' }, { by: 'slug' }))
   expect(refused).toBeInstanceOf(TextTakenError)
   expect(refused).toMatchObject({
-    message: expect.stringContaining('"slug" of two (held by {"id":1} as "alias")') as string,
+    message: expect.stringContaining('"slug" of two (held by another row as "alias")') as string,
     taken: [{ property: 'slug', holderProperty: 'alias', id: { id: 1 } }],
   })
 })

@@ -138,7 +138,7 @@ describe("TypeORM's own calls", () => {
     expect(error).toBeInstanceOf(QueryFailedError)
     expect(error).toMatchObject({
       message:
-        'Taken: "handle" of Organization (held by User {"id":1}). Use the row that holds the text, or give another text.',
+        'Taken: "handle" of Organization (held by a row of User). Use the row that holds the text, or give another text.',
       taken: [{ entity: 'Organization', property: 'handle', id: { id: ada.id }, row: 0, holder: 'User' }],
     })
     await dataSource.getRepository(Seat).save({ hall: '9007199254740993', row: 'b', handle: 'seat' })
@@ -162,7 +162,7 @@ describe("TypeORM's own calls", () => {
     expect(error).toMatchObject({
       taken: [{ entity: 'User', id: { id: one.id }, holder: 'Organization', state: 'reserved' }],
     })
-    expect((error as Error).message).toContain('a former name, kept for Organization')
+    expect((error as Error).message).toContain('a former name, kept for a row of Organization')
     await organizations.save({ id: one.id, handle: 'One' })
     expect(await kept()).toEqual([
       'handle one → organization.handle ["uuid"]',

@@ -79,9 +79,9 @@ describe("a text that is taken, in TypeORM's own calls", () => {
     await manager.insert(Page, [{ url: 'http://1.example' }, { url: 'http://2.example' }])
     const error = await taken(call())
     expect(error.taken).toEqual([{ ...page, id: { id: 1 } }])
-    expect(error.message).toContain('(held by {"id":1})')
+    expect(error.message).toContain('(held by another row)')
     expect(error.message).not.toContain('example')
-    expect(error.stack).toContain('(held by {"id":1})')
+    expect(error.stack).toContain('(held by another row)')
     expect(error.stack).toContain('explained-errors.test.ts')
   })
 
