@@ -111,7 +111,7 @@ void test('a search finds a name and leads to its page, without a network', asyn
     .getByRole('button', { name: /search/i })
     .first()
     .click()
-  await tab.getByRole('searchbox').fill('withFreeText')
+  await tab.getByRole('searchbox').fill('firstFreeText')
   const result = tab.locator('.results a').first()
   await result.waitFor()
   await shot('search')

@@ -37,7 +37,7 @@ export type {
 } from './calls/call-options'
 export { UniqueTextEntity, type UniqueTextMethods, uniqueTextMethods } from './calls/methods'
 export { findOrCreate, findOrCreateMany, hashOf, type TextHash } from './calls/find-or-create'
-export { type FreeTextOptions, withFreeText } from './calls/free-text'
+export { firstFreeText, type FreeTextOptions } from './calls/free-text'
 export type { FindOrCreateManyResult } from './calls/many'
 export type { FindOrCreateResult } from './calls/one-row'
 export { upsertByText } from './calls/upsert'

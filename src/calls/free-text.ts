@@ -1,275 +1,136 @@
-import { isDeepStrictEqual } from 'node:util'
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { withSession } from '../connection/open-session'
-import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
-import { checkOptions, RULE, type Rules } from '../options'
-import { dataSourceOf, type Declaration, namesOfEntity, rootOf, textsOfEntity } from '../registry/registry'
-import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { normalizeText } from '../text/normalizer'
-import { type ByOptions, requireManager } from './call-options'
-import { type EntityColumns, entityColumns, entityTextOf, readyText } from './entity-text'
+import type { Session } from '../connection/session'
+import { DeclarationError } from '../errors'
+import { checkOptions, NO_OPTIONS, RULE, type Rules } from '../options'
+import { entityKeyTexts } from '../registry/names'
+import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
+import { type ByOptions, type NoOthers, requireArray, requireManager } from './call-options'
+import { type EntityColumns, entityColumns, entityTextOf, keyOnly, readyText } from './entity-text'
+import { hydrate, isEntityOfClass } from './hydrate'
 import { findRows, rowToFind } from './look-up'
-import { ensureNamesReady, requestedNames, requiredName, takenNames } from './requested-names'
+import { ensureNamesReady, requiredName, takenNames } from './requested-names'
 import { rowValues } from './row-values'
 import { type RowId, rowKey } from './update-or-fail'
-import { requireObject } from './values'
+import { inRow, pathsBeside, requireObject } from './values'
 import { watched } from './watch'
 
-/** Options of `withFreeText`. */
+/** Options of `firstFreeText`. */
 export interface FreeTextOptions<Entity extends ObjectLiteral = ObjectLiteral> extends ByOptions<Entity> {
   /**
-   * Returns the nth text to try, where n begins with 2. Its argument is the normalized text, unless the column has a
-   * transformer. It is called for 50 numbers at once. @default text + '-' + n
+   * Primary key of a row to change. Texts that it holds, or that are kept for it, are free for it. Reading its key takes
+   * one more statement. @default none
    */
-  readonly candidates?: (text: string, n: number) => string
-  /** Primary key of a row to change. Texts that it holds, or that are kept for it, are free for it. @default none */
   readonly id?: RowId<Entity>
 }
 
 const FREE_TEXT_RULES: Rules<FreeTextOptions> = {
   by: RULE.name,
-  candidates: RULE.function,
   id: { takes: (value) => value !== null, expected: 'a primary key' },
 }
 
-/** The number of texts that one statement looks up, and the most texts that are tried. */
-const [BATCH, MOST] = [50, 1000]
+/** The most candidates of a call, so that one statement looks all of them up. */
+const MAX_CANDIDATES = 50
 
 /**
- * Writes with a unique text or a name. If that is taken, it writes with the first free candidate: `ada`, `ada-2`,
- * `ada-3`. Two calls never get the same text, because the write decides. One statement looks up which of 50 candidates
- * are taken.
+ * Returns the first of at most 50 candidates that nobody holds, or null. It reserves nothing: the write that follows
+ * decides. Another caller may be faster, and then the next call returns another candidate.
  *
- * @param values the text and its scope, or the name, and nothing else
- * @param write stores its argument by `insertOrFail`, `updateOrFail` or `rename`, after which a transaction stays
- * usable; outside a transaction also by `save`. A TextTakenError of this text alone causes another call
- * @returns the result of `write`
- * @throws TextTakenError if a thousand texts are taken, or a value other than the text
- * @throws TextRejectedError before any SQL for a text that cannot be stored, and later for such a candidate in its turn
- * @throws DeclarationError also if all candidates are equal
+ * @param candidates the text and its scope, or the name, of each, and nothing else
+ * @throws TextRejectedError, DeclarationError before any SQL, also for a candidate that cannot be stored
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
- * @throws the errors of `write`
+ * @throws DuplicateTextError
  * @example
- * const post = await withFreeText(manager, Post, { slug: 'hello' }, (slug) => insertOrFail(manager, Post, { slug, title }))
+ * const free = await firstFreeText(manager, Post, [{ slug: 'hello' }, { slug: 'hello-2' }])
+ * const post = free && (await insertOrNull(manager, Post, { ...free, title }))
  * @function
  */
-export const withFreeText: typeof withFreeTextImpl = watched(
-  'withFreeText',
+export const firstFreeText: typeof firstFreeTextImpl = watched(
+  'firstFreeText',
   'text or name',
-  withFreeTextImpl,
+  firstFreeTextImpl,
   () => ({}),
 )
 
-async function withFreeTextImpl<Entity extends ObjectLiteral, Result>(
+async function firstFreeTextImpl<Entity extends ObjectLiteral, Candidate extends DeepPartial<NoInfer<Entity>>>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  values: DeepPartial<NoInfer<Entity>>,
-  write: (text: string) => Promise<Result>,
-  options: FreeTextOptions<NoInfer<Entity>> = {},
-): Promise<Result> {
-  checkOptions('withFreeText()', options, FREE_TEXT_RULES)
-  if (typeof write !== 'function') throw new DeclarationError('withFreeText(): write must be a function.')
-  const sought = soughtOf(manager, entity, values, options)
-  let refused: { readonly text: string; readonly error: TextTakenError } | undefined
-  for await (const one of textsToTry(manager, sought, options)) {
-    try {
-      return await write(one)
-    } catch (error) {
-      if (!isOfText(sought, error)) throw error
-      // A row holds one text of a property. If one row refuses two texts, the write does not use its argument.
-      if (refused && refused.text !== one && isByTheSame(error, refused.error)) throw error
-      refused = { text: one, error }
-    }
-  }
-  throw refused?.error
-}
-
-/** The object of the search: a unique text within its scope, or a name. */
-interface Sought {
-  readonly columns: EntityColumns
-  readonly property: string
-  /** The text as the caller passes it. */
-  readonly text: string
-  /** The text that `candidates` gets. */
-  readonly normalized: string
-  /** Returns equal values for texts that are stored as equal texts. Throws TextRejectedError. */
-  readonly identityOf: (text: string) => string
-  /** Returns the identities of these texts that are taken for that row. */
-  readonly taken: (texts: readonly string[], own: ObjectLiteral | null) => Promise<ReadonlySet<string>>
-}
-
-/** @throws TextRejectedError, DeclarationError */
-function soughtOf(
-  manager: EntityManager,
-  entity: EntityTarget<ObjectLiteral>,
-  values: ObjectLiteral,
-  { by }: FreeTextOptions,
-): Sought {
+  candidates: readonly (Candidate & NoOthers<Entity, Candidate>)[],
+  options: FreeTextOptions<NoInfer<Entity>> = NO_OPTIONS,
+): Promise<Candidate | null> {
   requireManager(manager)
-  const dataSource = dataSourceOf(manager)
-  const metadata = dataSource.getMetadata(entity)
-  const columns = entityColumns(dataSource, metadata)
-  requireObject(columns, values)
-  const names = namesOfEntity(metadata)
-  const ofOneProperty = textsOfEntity(metadata).filter(
-    ({ name, text: [first, another] }) => another === undefined && first?.column.propertyPath === name,
-  )
-  const known = [...names, ...ofOneProperty].map(({ name }) => name)
-  const [property, another] = known.filter((one) => (by === undefined ? values[one] !== undefined : one === by))
-  if (property === undefined || another !== undefined) {
+  checkOptions('firstFreeText()', options, FREE_TEXT_RULES)
+  requireArray(candidates)
+  if (candidates.length > MAX_CANDIDATES) {
     throw new DeclarationError(
-      `withFreeText() of ${metadata.name} expects one of ${known.map((one) => `"${one}"`).join(', ') || 'its texts'}. ` +
-        `Give it with its scope, and name it with the option "by" if the scope has another.`,
+      `firstFreeText() takes at most ${MAX_CANDIDATES} candidates, got ${candidates.length}. Pass the others to another call.`,
     )
   }
-  const name = names.find((one) => one.name === property)
-  return name ? soughtName(manager, columns, name, values) : soughtText(manager, entity, property, values)
+  const dataSource = dataSourceOf(manager)
+  const columns = entityColumns(dataSource, dataSource.getMetadata(entity))
+  for (const [position, one] of candidates.entries()) inRow(position, () => requireObject(columns, one))
+  const [first] = candidates
+  if (!first) return null
+  const { by, id } = options
+  const { metadata } = columns
+  const name = namesOfEntity(metadata).find((one) =>
+    by === undefined ? one.text.column.getEntityValue(first) !== undefined : one.name === by,
+  )
+  const findTaken = name ? takenOfName(columns, name, candidates) : takenOfText(manager, entity, by, candidates)
+  const where = id === undefined ? undefined : metadata.getEntityIdMap(rowKey(columns, id).criteria)
+  const taken = await withSession(manager, async (session) => {
+    if (!where) return await findTaken(session, null)
+    // A caller may write an equal key differently, so the key is read as it is stored.
+    const select = Object.fromEntries(metadata.primaryColumns.map(({ propertyName }) => [propertyName, true]))
+    const options = { where, cache: false, select, withDeleted: true, loadEagerRelations: false }
+    return await findTaken(
+      session,
+      await session.byTypeOrm(({ manager: own }) => own.findOne(metadata.target, options)),
+    )
+  })
+  return candidates.find((_, position) => !taken.has(position)) ?? null
 }
 
-function soughtName(
-  manager: EntityManager,
-  columns: EntityColumns,
-  name: ReturnType<typeof namesOfEntity>[number],
-  values: ObjectLiteral,
-): Sought {
-  const property = name.name
-  const other = Object.keys(values).find((one) => one !== property && values[one] !== undefined)
-  if (other !== undefined) {
-    throw new DeclarationError(`withFreeText(): the name "${property}" has no scope. Leave "${other}" out.`)
-  }
-  const identityOf = (text: string): string => requiredName(columns, name, { [property]: text })
-  const normalized = identityOf(values[property] as string)
-  return {
-    columns,
-    property,
-    text: values[property] as string,
-    normalized: name.text.transformed ? (values[property] as string) : normalized,
-    identityOf,
-    taken: async (texts, own) =>
-      await withSession(manager, async (session) => {
-        await ensureNamesReady(session, [{ name }])
-        const requested = texts.flatMap((text, row) =>
-          requestedNames(columns, row, { [property]: text }, own ?? undefined).filter((one) => one.name === name),
-        )
-        return new Set((await takenNames(session, requested)).map(({ row }) => requested[row]?.text ?? ''))
-      }),
+/** Returns the positions of the candidates that are taken for a row, of which the primary key is known. */
+type FindTaken = (session: Session, own: ObjectLiteral | null) => Promise<ReadonlySet<number>>
+
+function takenOfName(columns: EntityColumns, name: NameDeclaration, candidates: readonly ObjectLiteral[]): FindTaken {
+  const texts = candidates.map((one, position) =>
+    inRow(position, () => {
+      const [other] = pathsBeside(columns.metadata, [name.text.column], one)
+      if (other === undefined) return requiredName(columns, name, one)
+      throw new DeclarationError(`firstFreeText(): the name "${name.name}" has no scope. Leave "${other}" out.`)
+    }),
+  )
+  return async (session, own) => {
+    await ensureNamesReady(session, [{ name }])
+    const key = own ? entityKeyTexts(columns.metadata, own) : undefined
+    const taken = await takenNames(
+      session,
+      texts.map((text, row) => ({ name, row, text, key })),
+    )
+    return new Set(taken.map(({ row }) => row))
   }
 }
 
-function soughtText(
+function takenOfText(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral>,
-  property: string,
-  values: ObjectLiteral,
-): Sought {
-  const entityText = entityTextOf(manager, entity, property)
-  rowToFind('withFreeText()', entityText, values)
-  const [part] = entityText.declaration.text as readonly [Declaration['text'][number]]
-  const rowOf = (text: unknown): ReturnType<typeof rowValues> => rowValues(entityText, { ...values, [property]: text })
-  const text = values[property] as string
-  const identityOf = (one: string): string => rowOf(one).identity
-  identityOf(text)
-  return {
-    columns: entityText,
-    property,
-    text,
-    normalized: part.transformed ? text : normalizeText(part.normalizer, property, text),
-    identityOf,
-    taken: async (texts, own) =>
-      await withSession(manager, async (session) => {
-        const held = await findRows(session, await readyText(session, entityText), texts.map(rowOf))
-        const taken = new Set(held.keys())
-        try {
-          if (own) taken.delete(identityOf(part.column.getEntityValue(own) as string))
-        } catch (error) {
-          // The value is NULL, or a text that the current normalizer refuses.
-          if (!(error instanceof TextRejectedError)) throw error
-        }
-        return taken
-      }),
-  }
-}
-
-/** Yields the text, then all candidates that their batch's look-up finds free. The text is among them. */
-async function* textsToTry(
-  manager: EntityManager,
-  sought: Sought,
-  { candidates = (given, n) => `${given}-${n}`, id }: FreeTextOptions,
-): AsyncGenerator<string, void, undefined> {
-  const { columns, text, normalized } = sought
-  const criteria = id === undefined ? undefined : rowKey(columns, id).criteria
-  yield text
-  try {
-    const own = criteria ? await ownRow(manager, sought, criteria) : null
-    for (let n = 1; n <= MOST; n += BATCH) {
-      const { texts, rejection } = batchOf(sought, (index) =>
-        n + index === 1 ? text : candidates(normalized, n + index),
-      )
-      const taken = await sought.taken([...texts.values()], own)
-      for (const [identity, one] of texts) if (!taken.has(identity)) yield one
-      if (rejection !== undefined) throw rejection
-    }
-  } catch (error) {
-    // TypeORM's own call aborted the transaction when it was refused.
-    if (serverError(error)?.code !== SQLSTATE.failedTransaction) throw error
-  }
-}
-
-/** Reads the row by its key on the primary server, which alone knows equal keys and the latest rows. */
-async function ownRow(
-  manager: EntityManager,
-  { columns: { metadata }, property }: Sought,
-  where: ObjectLiteral,
-): Promise<ObjectLiteral | null> {
-  const runner = manager.queryRunner ?? dataSourceOf(manager).createQueryRunner('master')
-  const selected = [property, ...metadata.primaryColumns.map(({ propertyName }) => propertyName)]
-  try {
-    return await runner.manager.findOne(metadata.target, {
-      where: metadata.getEntityIdMap(where) ?? where,
-      cache: false,
-      // The columns include those that are not selected by default.
-      select: Object.fromEntries(selected.map((one) => [one, true])),
-      withDeleted: true,
-      loadEagerRelations: false,
-    })
-  } finally {
-    if (runner !== manager.queryRunner) await runner.release()
-  }
-}
-
-/** Returns texts by their identities, up to the first that is rejected. Its number may have made that text too long. */
-function batchOf(
-  { property, identityOf }: Sought,
-  textAt: (index: number) => string,
-): { readonly texts: ReadonlyMap<string, string>; readonly rejection?: unknown } {
-  const texts = new Map<string, string>()
-  for (let index = 0; index < BATCH; index++) {
-    try {
-      const text = textAt(index)
-      texts.set(identityOf(text), text)
-    } catch (rejection) {
-      return { texts, rejection }
-    }
-  }
-  if (texts.size > 1) return { texts }
-  throw new DeclarationError(
-    `withFreeText(): all candidates for "${property}" are equal once they are normalized. Give "candidates" ` +
-      'that keep the number, such as (text, n) => `${text.slice(0, 50)}-${n}`.',
+  by: string | undefined,
+  candidates: readonly ObjectLiteral[],
+): FindTaken {
+  const entityText = keyOnly(entityTextOf(manager, entity, by))
+  const rows = candidates.map((one, position) =>
+    // The first function returns undefined for a text that cannot be stored, and the second throws.
+    inRow(position, () => rowToFind('firstFreeText()', entityText, one) ?? rowValues(entityText, one)),
   )
-}
-
-/** Returns whether the rows that hold the texts are known, and are the same. */
-const isByTheSame = ({ taken }: TextTakenError, before: TextTakenError): boolean =>
-  taken.every(({ id }) => id !== undefined) && isDeepStrictEqual(taken, before.taken)
-
-/** Returns whether only one text of this property is taken. */
-function isOfText({ columns, property: sought }: Sought, error: unknown): error is TextTakenError {
-  const root = rootOf(columns.metadata)
-  const entities = [root, ...root.childEntityMetadatas].map(({ name }) => name)
-  return (
-    error instanceof TextTakenError &&
-    error.taken.every(({ entity, property, row, repeated = false }) => {
-      return property === sought && entities.includes(entity) && row === error.taken[0]?.row && !repeated
-    })
-  )
+  return async (session, own) => {
+    const held = await findRows(session, await readyText(session, entityText), rows)
+    const isTaken = ({ identity }: (typeof rows)[number]): boolean => {
+      const stored = held.get(identity)
+      if (!stored || !own || !isEntityOfClass(entityText, stored)) return stored !== undefined
+      return !entityText.metadata.compareEntities(own, hydrate(entityText, session, stored))
+    }
+    return new Set(rows.flatMap((row, position) => (isTaken(row) ? [position] : [])))
+  }
 }

@@ -50,6 +50,7 @@ describe.concurrent('docs/recipes.md', () => {
     expect(recipes.map(([title]) => title)).toEqual([
       'typeorm-transactional',
       'A transaction that runs again',
+      'A free slug',
       'Reserved and held names',
       'typeorm-naming-strategies',
       'typeorm-extension',

@@ -6,11 +6,11 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  firstFreeText,
   insertOrFail,
   insertOrNull,
   updateOrFail,
   upsertByText,
-  withFreeText,
 } from '../../src'
 import { findHolder, findOrCreateHolder, formerNamesOf, Name, releaseExpired, rename, swapNames } from '../../src/names'
 import { countWithin } from '../../src/numbers'
@@ -61,8 +61,7 @@ export const ALL_CALLS: Readonly<Record<string, (manager: EntityManager, text: s
   findOrCreateHolder: (manager, handle) => findOrCreateHolder(manager, User, { handle }),
   rename: (manager, handle) => rename(manager, User, 1, { handle }),
   swapNames: (manager) => swapNames(manager, User, 1, 2),
-  withFreeText: (manager, handle) =>
-    withFreeText(manager, User, { handle }, (name) => insertOrFail(manager, User, { handle: name })),
+  firstFreeText: (manager, handle) => firstFreeText(manager, User, [{ handle }]),
   formerNamesOf: (manager) => formerNamesOf(manager, User, 1),
   releaseExpired: (manager) => releaseExpired(manager),
   countWithin: (manager) => countWithin(manager, Comment, { post: 'p' }),

@@ -1,6 +1,6 @@
 import { Column, type EntityManager, PrimaryGeneratedColumn, type Repository } from 'typeorm'
 import { expectTypeOf, test } from 'vitest'
-import { type FindOrCreateResult, type TakenText, withFreeText } from '../../src'
+import { type FindOrCreateResult, firstFreeText, type TakenText } from '../../src'
 import {
   findHolder,
   findOrCreateHolder,
@@ -72,12 +72,13 @@ test('the operations give what they find', () => {
     expectTypeOf(await swapNames(manager, User, 1, 2, { by: 'nick' })).toEqualTypeOf<[User, User]>()
     expectTypeOf(await swapNames(manager, User, { id: 1 }, { id: 2 })).toEqualTypeOf<[User, User]>()
     expectTypeOf(await formerNamesOf(manager, User, 1)).toEqualTypeOf<FormerName[]>()
-    const renamed = withFreeText(manager, User, { handle: 'a' }, (handle) => rename(manager, User, 1, { handle }), {
-      id: 1,
-    })
-    expectTypeOf(await renamed).toEqualTypeOf<User>()
+    expectTypeOf(await firstFreeText(manager, User, [{ handle: 'a' }], { id: 1 })).toEqualTypeOf<{
+      handle: string
+    } | null>()
+    // @ts-expect-error (no such property)
+    await firstFreeText(manager, User, [{ handle: 'a', handel: 'b' }])
     // @ts-expect-error (the id of a user is a number)
-    await withFreeText(manager, User, { handle: 'a' }, (handle) => rename(manager, User, 1, { handle }), { id: '1' })
+    await firstFreeText(manager, User, [{ handle: 'a' }], { id: '1' })
     // @ts-expect-error (two rows)
     await swapNames(manager, User, 1)
   })

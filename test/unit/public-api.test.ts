@@ -30,8 +30,8 @@ const PUBLIC = {
     namespace: root,
     values: words(`
       UniqueText UniqueTextEntity countByText deleteByText existsByText findOneByText findOrCreate
-      findOrCreateMany hashOf insertOrFail insertOrNull normalizeTexts uniqueTextSchema updateOrFail
-      uniqueTextMethods upsertByText withFreeText withUniqueText`),
+      findOrCreateMany firstFreeText hashOf insertOrFail insertOrNull normalizeTexts uniqueTextSchema updateOrFail
+      uniqueTextMethods upsertByText withUniqueText`),
     types: words(`
       ByOptions Changed CountByTextOptions DeleteByTextOptions Digest DigestName FindOneByTextOptions
       FindOrCreateManyOptions FindOrCreateManyResult FindOrCreateOptions FindOrCreateProgress FindOrCreateResult
