@@ -1,6 +1,5 @@
 import type {
   BeforeQueryEvent,
-  DataSource,
   EntityMetadata,
   EntitySubscriberInterface,
   InsertEvent,

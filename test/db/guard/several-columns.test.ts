@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
