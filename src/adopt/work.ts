@@ -3,8 +3,8 @@ import { addLookup, type LookupIndex, type Query } from '../sql/catalog'
 import { qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import { type AdoptionLock, type AdoptOptions, type AdoptStep, type PlannedStep, STEPS } from './options'
-import { AdoptionError, type AdoptSession, type TableCommand, withTable } from './session'
+import type { AdoptionLock, AdoptOptions, AdoptStep, PlannedStep } from './options'
+import { AdoptionError, type AdoptSession } from './session'
 import {
   type Adopting,
   type AdoptionFacts,
@@ -17,7 +17,6 @@ import {
   refuseWritten,
   type Site,
 } from './table'
-import { againstOwn } from './refusals'
 
 /** The adoptions of the table's schema, as SQL. */
 export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
