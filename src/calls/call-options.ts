@@ -199,8 +199,9 @@ export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<E
 
 const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
 /** Refuses a promise, because it shows that a function was called instead of passed. */
+/** Refuses a Map, a Set or a Date, whose entries would be ignored, and a promise. */
 const isValues = (value: unknown): boolean =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
+  Object.prototype.toString.call(value) === '[object Object]' && !('then' in (value as object))
 
 /** The value that selects all relations, or one of them, to be found or created. */
 const FIND_OR_CREATE = 'findOrCreate'

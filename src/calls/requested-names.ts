@@ -43,9 +43,9 @@ export function requestedNames(
   return namesOfEntity(metadata).flatMap((name) => {
     const { column, normalizer, transformed } = name.text
     const given: unknown = column.getEntityValue(values)
-    if (given === undefined || given === null || typeof given === 'function') return []
+    if (given === undefined || given === null) return []
     const stored: unknown = transformed ? dataSource.driver.preparePersistentValue(given, column) : given
-    if (transformed && typeof stored !== 'string') return []
+    if (stored === undefined || stored === null) return []
     const text = normalizeText(normalizer, column.propertyPath, stored)
     return [{ name, row, text, key: id && entityKeyTexts(metadata, id) }]
   })

@@ -40,6 +40,7 @@ const Page = entity('Page', {
   deletedAt: deleteDate(),
 })
 const User = entity('User', { id: key('uuid'), handle: uniqueName({ namespace: 'handle' }) })
+const Player = entity('Player', { id: key('uuid'), nick: uniqueName({ namespace: 'nick', nullable: true }) })
 
 const Comment = entity('Comment', {
   id: bigintKey(),
@@ -50,12 +51,14 @@ const Comment = entity('Comment', {
 
 const ADA = '00000000-0000-4000-8000-00000000000a'
 const GRACE = '00000000-0000-4000-8000-00000000000b'
-const dataSource = db.useDataSource([Page, User, Comment, Name, OnceToken, Url], { emptied: false })
+const NOBODY = '00000000-0000-4000-8000-00000000000c'
+const dataSource = db.useDataSource([Page, User, Player, Comment, Name, OnceToken, Url], { emptied: false })
 const { manager } = dataSource
 
 beforeAll(async () => {
   await findOrCreateMany(manager, Page, [{ url: 'a' }, { url: 'b' }])
   await insertOrFail(manager, User, [{ id: ADA, handle: 'ada' }, { id: GRACE, handle: 'grace' }]) // prettier-ignore
+  await insertOrFail(manager, Player, { id: ADA, nick: 'a' })
   await insertOrFail(manager, Comment, { text: 'a', post: 'p' })
   await findHolder(manager, 'handle', 'ada')
   await countWithin(manager, Comment, { post: 'p' })
@@ -66,7 +69,7 @@ beforeAll(async () => {
 const SCALARS = [undefined, null, true, Number.NaN, 1.5, 7n, '', SECRET, Symbol('s'), () => SECRET]
 const LISTS = [[], [undefined], [null], [SECRET], [[]]]
 const OBJECTS = [{}, { id: SECRET }, { url: undefined }, { url: null, tenant: null }, { handle: undefined }, { unknown: 1 }] // prettier-ignore
-const INSTANCES = [new Date(0), new Date(Number.NaN), new Map([[SECRET, 1]]), Promise.resolve(SECRET)]
+const INSTANCES = [new Date(0), new Date(Number.NaN), new Map([[SECRET, 1]]), new Set([SECRET]), Promise.resolve(SECRET)] // prettier-ignore
 
 /** A value of each kind that somebody may pass by mistake. */
 const WRONG: readonly unknown[] = [...SCALARS, ...LISTS, ...OBJECTS, ...INSTANCES, Object.create(null)]
@@ -167,6 +170,62 @@ const isNamed = (name: string, good: unknown): boolean =>
   typeof good === 'function' ||
   ['handle', 'url'].includes(String(good)) ||
   (name.endsWith('several') && Array.isArray(good))
+
+/** What is neither a text nor null. */
+const NO_TEXT = [true, 1, 7n, Symbol('s'), () => SECRET, {}, [SECRET], ...INSTANCES]
+
+/** The calls that take a text or a name, with the place of its value. */
+const WITH_TEXT: Readonly<Record<string, (wrong: never) => Promise<unknown>>> = {
+  findOneByText: (url) => findOneByText(manager, Page, { url, tenant: 1 }),
+  findOrCreate: (url) => findOrCreate(manager, Page, { url, tenant: 1 }),
+  'findOrCreate of a name beside': (handle) => findOrCreateHolder(manager, User, { handle }),
+  findOrCreateMany: (url) => findOrCreateMany(manager, Page, [{ url, tenant: 1 }]).then(thrown),
+  upsertByText: (url) => upsertByText(manager, Page, { url, tenant: 1 }),
+  'upsertByText of several': (url) => upsertByText(manager, Page, [{ url, tenant: 1 }]).then(thrown),
+  insertOrFail: (url) => insertOrFail(manager, Page, { url }),
+  'insertOrFail of a name': (handle) => insertOrFail(manager, User, { id: NOBODY, handle }),
+  updateOrFail: (url) => updateOrFail(manager, Page, 1, { url }),
+  'updateOrFail of a name': (handle) => updateOrFail(manager, User, ADA, { handle }),
+  rename: (handle) => rename(manager, User, ADA, { handle }),
+  'rename of a name that may be null': (nick) => rename(manager, Player, ADA, { nick }),
+  findHolder: (handle) => findHolder(manager, 'handle', handle),
+  once: (token) => once(manager, token, () => 1),
+  forgetToken: (token) => forgetToken(manager, token),
+}
+
+/** Throws the error of a row, which a list has in its place. */
+function thrown(results: readonly object[]): void {
+  for (const one of results) if ('error' in one) throw one.error
+}
+
+const OPTIONS_OF_UPSERT = [true, 1, 7n, Symbol('s'), () => SECRET, 'title', [1], [['title']], ...INSTANCES]
+
+const stored = async (): Promise<unknown> =>
+  await dataSource.query(
+    `select (select json_agg(p order by id) from page p), (select json_agg(u order by id) from "user" u),
+       (select json_agg(l order by id) from player l),
+       (select json_agg(n order by id) from names n), (select json_agg(t order by id) from once_tokens t)`,
+  )
+
+test('what is not a text is refused where a text or a name is wanted, and nothing is written', async () => {
+  const before = await stored()
+  for (const [name, call] of Object.entries(WITH_TEXT)) {
+    for (const wrong of NO_TEXT) {
+      const error: unknown = await call(wrong as never).catch((caught: unknown) => caught)
+      expect(error, `${name}: ${inspect(wrong)}`).toBeInstanceOf(UniqueTextError)
+      expect(inspect(error, { depth: 6 }), name).not.toContain(SECRET)
+    }
+  }
+  for (const option of ['update', 'create', 'where', 'relations', 'by'] as const) {
+    for (const wrong of option === 'where' ? NO_TEXT.filter((one) => typeof one !== 'function') : OPTIONS_OF_UPSERT) {
+      if (option !== 'update' && (wrong === 'title' || Array.isArray(wrong))) continue
+      const options = { [option]: wrong } as object
+      const error: unknown = await upsertByText(manager, Page, { url: 'a', tenant: 1 }, options).catch((caught: unknown) => caught) // prettier-ignore
+      expect(error, `${option}: ${inspect(wrong)}`).toBeInstanceOf(DeclarationError)
+    }
+  }
+  expect(await stored()).toEqual(before)
+}, 120_000)
 
 const isPrintable = (one: unknown): boolean =>
   typeof one !== 'symbol' && (typeof one !== 'object' || one === null) && one !== SECRET
