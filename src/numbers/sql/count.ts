@@ -1,7 +1,7 @@
 import { literal } from '../../sql/identifier'
 import { named, type Statement } from '../../sql/find'
 import { tableName } from '../../sql/text-table'
-import { allEqual, isCounted, keyOf, scopeOf } from './fragments'
+import { allEqual, isCounted, valuesOfKey, scopeOf } from './fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../../sql/numbers'
 
 /** The statements that read and count the rows of a scope. Their parameters are the values of the scope. */
@@ -32,7 +32,7 @@ function makeCountStatements(table: NumberTable): CountStatements {
   const given = values.length === 0 ? ['true'] : values
   const inScope = allEqual(scopeKey(table, 'k'), given).join(' AND ')
   const texts = key.map((one) => `pg_catalog.format('%s', k.${one})`)
-  const rows = keyOf(table, 'r').map((one, position) => `${one} AS ${key[position] ?? ''}`)
+  const rows = valuesOfKey(table, 'r').map((one, position) => `${one} AS ${key[position] ?? ''}`)
   const counted = ['true', ...allEqual(scopeOf(table, 'r'), values), ...isCounted(table, 'r')].join(' AND ')
   return {
     find: named(`SELECT k.n FROM ${scopes} AS k WHERE ${inScope}`, ([count]) => Number(count)),

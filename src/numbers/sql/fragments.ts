@@ -12,12 +12,12 @@ export const sameScopes = (table: Pick<NumberTable, 'scope'>, left: string, righ
   allEqual(scopeOf(table, left), scopeOf(table, right))
 
 /** The values that a row has in the key of the table of scopes, as SQL. */
-export const keyOf = (table: Pick<NumberTable, 'scope'>, row: string): string[] =>
+export const valuesOfKey = (table: Pick<NumberTable, 'scope'>, row: string): string[] =>
   table.scope.length === 0 ? ['true'] : scopeOf(table, row)
 
 /** Predicates for an AND: the row `k` of the table of scopes is that of a row. */
 export const isScopeOf = (table: Pick<NumberTable, 'scope'>, k: string, row: string): string[] =>
-  allEqual(scopeKey(table, k), keyOf(table, row))
+  allEqual(scopeKey(table, k), valuesOfKey(table, row))
 
 /** Predicates for an AND: the columns are equal one by one. */
 export const allEqual = (left: readonly string[], right: readonly string[]): string[] =>

@@ -1,5 +1,5 @@
 import { all, dollarQuote, literal, qualified, quote } from '../../sql/identifier'
-import { beforeStart, isCounted, keyOf, scopeOf } from './fragments'
+import { beforeStart, isCounted, valuesOfKey, scopeOf } from './fragments'
 import { type NumberTable, scopeKey, scopesName, scopesTable } from '../../sql/numbers'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { EQUALS, field, op, tableName } from '../../sql/text-table'
@@ -25,7 +25,7 @@ export function makeScopes(table: NumberTable, former?: FormerScopes): string {
   const filter = isCounted(table, 'r').map((one) => ` FILTER (WHERE ${one})`)
   const keeps = table.reuse === false
   const columns = [
-    ...keyOf(table, 'r').map((one, position) => `${one} AS ${key[position] ?? ''}`),
+    ...valuesOfKey(table, 'r').map((one, position) => `${one} AS ${key[position] ?? ''}`),
     `${table.count ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
     `${keeps ? `pg_catalog.max(${field('r', table.number)})` : 'NULL'}::pg_catalog.int8 AS last`,
   ]

@@ -1,6 +1,6 @@
 import { all, list, literal, quote, transition } from '../../sql/identifier'
 import { keptScopes, NOTED, NUMBERS_PROTOCOL_VERSION, uncounted } from './scopes'
-import { beforeStart, isCounted, isScopeOf, keyOf, raiseNumber, relation, sameScopes, scopeOf } from './fragments'
+import { beforeStart, isCounted, isScopeOf, valuesOfKey, raiseNumber, relation, sameScopes, scopeOf } from './fragments'
 import { type NumberTable, scopeKey, scopesName } from '../../sql/numbers'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { type Firing, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
@@ -44,7 +44,7 @@ BEGIN${refuseOtherTables(table)}
     FOR NO KEY UPDATE;
     EXIT WHEN FOUND;
     INSERT INTO ${scopes} (${scopeKey(table).join(', ')})
-    VALUES (${keyOf(table, 'NEW').join(', ')}) ON CONFLICT DO NOTHING;
+    VALUES (${valuesOfKey(table, 'NEW').join(', ')}) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
   newest := greatest(newest, (
@@ -217,7 +217,7 @@ BEGIN${refuseOtherTables(table)}
     WHERE ${all(6, ...isScopeOf(table, 'k', 'NEW'), `k.last ${op('>=')} ${number}`)}
   ) THEN
     INSERT INTO ${scopes} AS k (${key}, last)
-    VALUES (${keyOf(table, 'NEW').join(', ')}, greatest(${number}, (
+    VALUES (${valuesOfKey(table, 'NEW').join(', ')}, greatest(${number}, (
       ${newestOf(table, 6)}
     )))
     ON CONFLICT (${key}) DO UPDATE SET last = greatest(k.last, excluded.last);
@@ -239,9 +239,11 @@ function countBody(table: NumberTable): string {
     .map((_, position) => position + 1)
     .join(', ')
   const changes = (rows: string, sign: string): string =>
-    `SELECT ${keyOf(table, rows)
+    `SELECT ${valuesOfKey(table, rows)
       .map((one, at) => `${one} AS ${scopeKey(table)[at] ?? ''}`)
-      .join(', ')}, ${sign}1 AS n FROM ${rows}${isCounted(table, rows).map((one) => ` WHERE ${one}`)}`
+      .join(', ')}, ${sign}1 AS n FROM ${rows}${isCounted(table, rows)
+      .map((one) => ` WHERE ${one}`)
+      .join('')}`
   const add = (rows: string): string => `
     INSERT INTO ${scopesName(table)} AS k (${key}, n)
     SELECT ${scopeKey(table, 'c').join(', ')}, pg_catalog.sum(c.n)

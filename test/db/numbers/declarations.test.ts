@@ -22,6 +22,8 @@ describe('is refused where the class is defined', () => {
     ['a count that is no boolean', { scope: ['tenant'], count: 'yes' }, /count must be true or false/],
     ['a reuse that is no boolean', { reuse: 'no' }, /reuse must be true or false/],
     ['a start that is no number above 0', { start: 0 }, /start must be a whole number above 0/],
+    ['shards of Citus that count', { citus: true, count: true }, /Leave out "citus"/],
+    ['shards of Citus that keep numbers', { citus: true, reuse: false }, /Leave out "citus"/],
     ['an empty name', { name: '' }, /name must be a non-empty string/],
     ['options that are no object', null, /options must be an object/],
   ])('%s', async (_name, options, message) => {

@@ -161,7 +161,7 @@ test.each([
     for (const one of numbers) given.set(one, (given.get(one) ?? 0) + 1)
     return undefined
   })
-  if (table.count) expect(await wrongCounts(await db.client(), table)).toEqual([])
+  expect(table.count ? await wrongCounts(await db.client(), table) : []).toEqual([])
   expect([...given].filter(([, times]) => times > 1)).toEqual([])
   expect(given.size).toBeGreaterThan(100)
   expect([...given.keys()].filter((one) => Number(one.split('/')[1]) < 1000)).toEqual([])
