@@ -1,8 +1,7 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { entityOf, operate, watched } from '../core'
+import { entityOf, operate, serverError, SQLSTATE, watched } from '../core'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
-import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { countStatements } from './sql/count'
 
 /** Options of `countWithin`. */
