@@ -409,9 +409,9 @@ async function runWork(call: Call, manager: EntityManager, state: RunState): Pro
 }
 
 /** Returns the JSON of a failure that is kept. The error of the work is more useful than one of keeping it. */
-function keptJson(error: unknown, keepFailures: OnceOptions['keepFailures']): string | undefined {
+function keptJson(thrown: unknown, keepFailures: OnceOptions['keepFailures']): string | undefined {
   try {
-    const failure = keepFailures?.(error)
+    const failure = keepFailures?.(thrown)
     // Its rejection would end the process.
     if (failure instanceof Promise) failure.catch(() => {})
     return failure === undefined ? undefined : exactJson('the failure', failure)
