@@ -58,7 +58,7 @@ test('where something is wrong it ends with 1, for a person and as JSON', PATIEN
     "Page.url: 11 rows
     error text.unnormalized of Page.url: 1
       first keys: {"id":11}
-      Run typeorm-unique-text adopt --follow, which normalizes texts, and end it with Ctrl-C. Save names normalized; docs/changing-a-declaration.md has the lines that do it.
+      Run typeorm-unique-text adopt again, which normalizes texts. Save names normalized; docs/changing-a-declaration.md has the lines that do it.
     1 error, 0 warnings, 0 information.
     "
   `)

@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
-import { namedSet } from '../../../src/names/sql/fragments'
 import { claimAllNames, releaseAllNames } from '../../../src/names/sql/claim-all'
 import { useDatabase } from '../../support/database'
 import { createHolder, createNames, holderTable, namesTable, nameViolations, RESERVE } from '../../support/names-table'
