@@ -352,7 +352,7 @@ export abstract class TextWork {
       what: normalizes ? 'a row with its normalized text' : 'a row that gets its hash',
       ours: [table.index, table.check],
       ofUnique:
-        'preview --normalize lists the texts that become equal. Without the unique index, clients can store equal texts ' +
+        'adopt --dry-run lists the texts that become equal. Without the unique index, clients can store equal texts ' +
         'until the step guard: they are reported, and --merge merges them.',
     }
   }

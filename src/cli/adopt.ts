@@ -18,7 +18,8 @@ import {
   planAdoption,
 } from '../adopt'
 import { serverError, SQLSTATE } from '../core'
-import { doctor } from '../doctor'
+import type { DoctorCode, DoctorFinding } from '../doctor'
+import { examine } from '../doctor/doctor'
 import { formatFinding } from './commands'
 import { findEntity } from './entity'
 import { linesOf, number, printable, printableLines, writeEvent } from './terminal'
@@ -88,11 +89,10 @@ async function adoptAndMerge({ dataSource, invocation, signal, target, reporter 
     const planned = steps.map(({ step, lock, statements }) => {
       return `-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`
     })
-    reporter.report({ steps }, () => planned.join('') || ADOPTED)
-    if (!merge || steps.length === 0) return await mergeAll(true)
-    const { findings } = await doctor(dataSource, { entities: [target], signal })
-    const twice = findings.filter(({ code }) => code.startsWith('text.twice'))
-    reporter.report({ findings: twice }, () => printableLines(twice.map(formatFinding).join('')) + MERGE_LATER)
+    reporter.report({ steps }, () => planned.join('') || 'The table is already adopted.\n')
+    if (merge && steps.length === 0) return await mergeAll(true)
+    const found = await lookAtTexts({ dataSource, target, signal }, property)
+    reporter.report(found, () => formatTexts(found) + (merge ? MERGE_LATER : ''))
     return true
   }
   const report = await adopt(dataSource, target, {
@@ -111,6 +111,49 @@ const MERGE_LATER =
   'what a merge would do to each row.\n'
 
 const LEFT_SHOWN = 10
+
+const FOUND: ReadonlySet<string> = new Set([
+  'text.twice',
+  'text.twiceNormalized',
+  'text.unnormalized',
+  'text.refused',
+] satisfies DoctorCode[])
+
+const GROUPS_SHOWN = 20
+const TEXTS_SHOWN = 10
+const SHOWN_CHARACTERS = 200
+
+/** What a dry run finds in the stored texts. */
+interface FoundTexts {
+  readonly findings: readonly DoctorFinding[]
+  /** The different texts of the first groups that normalizing makes equal, each cut after 200 characters. */
+  readonly equal: readonly (readonly string[])[]
+}
+
+/** Finds equal texts, and those that the normalizer changes, refuses or makes equal. Reads all rows in batches. */
+async function lookAtTexts(
+  { dataSource, target, signal }: Pick<Command, 'dataSource' | 'target' | 'signal'>,
+  property: string | undefined,
+): Promise<FoundTexts> {
+  const isChosen = (name: string | null): boolean => property === undefined || name === property
+  const equal: string[][] = []
+  const onEqual = (name: string, texts: readonly (readonly (string | null)[])[]): void => {
+    if (!isChosen(name) || equal.length === GROUPS_SHOWN) return
+    const all = new Set(texts.map((one) => one.map((text) => text?.slice(0, SHOWN_CHARACTERS) ?? 'NULL').join(', ')))
+    equal.push([...all].slice(0, TEXTS_SHOWN))
+  }
+  try {
+    const { findings } = await examine(dataSource, { entities: [target], signal }, onEqual)
+    return { findings: findings.filter((one) => FOUND.has(one.code) && isChosen(one.property)), equal }
+  } catch (error) {
+    if (signal.aborted) throw new AdoptionError('interrupted', 'Stopped. Nothing was changed.', error)
+    throw error
+  }
+}
+
+const formatTexts = ({ findings, equal }: FoundTexts): string =>
+  printableLines(findings.map(formatFinding).join('')) +
+  linesOf(equal.flatMap((texts) => ['These texts would become equal:', ...texts.map((text) => `  ${text}`)]))
 
 function formatMerge({ merged, turned, left }: MergeReport, dryRun: boolean, list: string): string {
   const first = left.slice(0, LEFT_SHOWN)

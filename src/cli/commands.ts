@@ -1,39 +1,16 @@
-import {
-  doctor,
-  type DoctorFinding,
-  type DoctorProgress,
-  type DoctorReport,
-  preview,
-  type PreviewReport,
-} from '../doctor'
+import { doctor, type DoctorFinding, type DoctorProgress, type DoctorReport } from '../doctor'
 import { declaresAnything } from '../doctor/doctor'
-import { collapseWhitespace, compose, email, lowerCase, nfc, type Normalizer, trim, url } from '../text'
 import { findEntity } from './entity'
-import { linesOf, number, onlyExport, openProgress, printableLines } from './terminal'
+import { number, openProgress, printableLines } from './terminal'
 import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
-
-/** @returns undefined, after a message, if the signal has ended the work, which only reads */
-async function unlessStopped<T>(
-  { streams, signal }: Pick<CommandRun<'doctor' | 'preview'>, 'streams' | 'signal'>,
-  work: () => Promise<T>,
-): Promise<T | undefined> {
-  try {
-    return await work()
-  } catch (error) {
-    if (!signal.aborted) throw error
-    streams.stderr.write('Stopped. Nothing was changed.\n')
-    return undefined
-  }
-}
 
 /**
  * Runs the doctor, shows its progress, and prints its report.
  *
  * @throws UsageError for an entity that does not exist, or declares nothing
  */
-export async function runDoctor(run: CommandRun<'doctor'>): Promise<ExitCode> {
-  const { dataSource, streams, signal } = run
-  const { entity, table, json } = run.invocation
+export async function runDoctor({ dataSource, streams, signal, invocation }: CommandRun<'doctor'>): Promise<ExitCode> {
+  const { entity, table, json } = invocation
   const metadata = entity === undefined ? undefined : findEntity(dataSource, entity)
   if (metadata && !declaresAnything(metadata)) {
     throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
@@ -47,9 +24,16 @@ export async function runDoctor(run: CommandRun<'doctor'>): Promise<ExitCode> {
     progress.update(sum, undefined)
   }
   const options = { ...(metadata && { entities: [metadata.target] }), ...(table !== undefined && { table }) }
-  const examine = async () => await doctor(dataSource, { ...options, signal, onProgress })
-  const report = await unlessStopped(run, async () => await examine().finally(() => progress.end()))
-  if (!report) return EXIT.interrupted
+  let report: DoctorReport
+  try {
+    report = await doctor(dataSource, { ...options, signal, onProgress })
+  } catch (error) {
+    if (!signal.aborted) throw error
+    streams.stderr.write('Stopped. Nothing was changed.\n')
+    return EXIT.interrupted
+  } finally {
+    progress.end()
+  }
   streams.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : formatFindings(report))
   return report.healthy ? EXIT.done : EXIT.failed
 }
@@ -102,56 +86,6 @@ export function formatFinding({ code, severity, entity, property, ...finding }: 
 
 const count = (amount: number, noun: string): string =>
   `${number(amount)} ${noun}${amount === 1 || noun === 'information' ? '' : 's'}`
-
-/** Prints the effect of a normalizer on the stored texts. */
-export async function runPreview(run: CommandRun<'preview'>): Promise<ExitCode> {
-  const { dataSource, streams, signal } = run
-  const { entity, property } = run.invocation
-  const { target } = findEntity(dataSource, entity)
-  const normalize = await findNormalizer(run.invocation.normalize)
-  const look = async () => await preview(dataSource, target, { normalize, property, signal })
-  const report = await unlessStopped(run, look)
-  if (!report) return EXIT.interrupted
-  streams.stdout.write(formatPreview(report))
-  return EXIT.done
-}
-
-const NORMALIZERS: Readonly<Record<string, () => Normalizer>> = { collapseWhitespace, email, lowerCase, nfc, trim, url }
-
-/** Finds normalizers by their names, joined by commas, or the normalizer that a file exports. */
-async function findNormalizer(given: string): Promise<Normalizer> {
-  if (/[/\\.]/.test(given)) {
-    const exported = await onlyExport(
-      given,
-      (value): value is Normalizer =>
-        typeof value === 'object' && value !== null && 'normalize' in value && 'version' in value,
-    )
-    if (exported) return exported
-    throw new UsageError(`"${given}" must export one normalizer: export default normalizer('name', 1, (text) => …).`)
-  }
-  const names = given.split(',')
-  const all = names.flatMap((name) => NORMALIZERS[name]?.() ?? [])
-  if (all.length < names.length) {
-    const known = Object.keys(NORMALIZERS).join(', ')
-    throw new UsageError(`--normalize is one of: ${known}; several joined by commas; or a file that exports one.`)
-  }
-  const [only, ...others] = all
-  return only && others.length === 0 ? only : compose(...all)
-}
-
-function formatPreview({ rows, changed, refused, sample, groups, surplus, first }: PreviewReport): string {
-  const part = sample === 1 ? '' : ` in a sample of 1/${number(1 / sample)} of all texts`
-  const json = (keys: readonly unknown[]): string => keys.map((key) => JSON.stringify(key)).join(' ')
-  return linesOf([
-    `${number(rows)} rows; ${number(changed)} texts would be changed.`,
-    ...refused.map((one) => `${number(one.rows)} would be refused: ${one.reason}; first keys: ${json(one.keys)}`),
-    `${number(groups)} groups of different texts would become one${part}: ${number(surplus)} rows too many.`,
-    ...first.flatMap(({ rows: held, texts, keys }) => [
-      `  ${number(held)} rows, first keys: ${json(keys)}`,
-      ...texts.map((text) => `    ${text}`),
-    ]),
-  ])
-}
 
 /**
  * Returns the row of a table of docs/errors.md for an error, with a line for each column.

@@ -9,7 +9,7 @@ import { runImport } from './import'
 import { openList } from './list'
 import { recount } from '../numbers'
 import { runAdopt } from './adopt'
-import { explainError, runDoctor, runPreview } from './commands'
+import { explainError, runDoctor } from './commands'
 import { EXIT, type ExitCode, HELP, type Invocation, parseInvocation, UsageError } from './usage'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -63,7 +63,6 @@ async function connected(invocation: Exclude<Invocation, { kind: 'help' | 'versi
     const run = { dataSource, streams: process, signal: interruption() }
     if (command.kind === 'import') return await runImport({ ...run, invocation: command }, command.opened)
     if (command.kind === 'doctor') return await runDoctor({ ...run, invocation: command })
-    if (command.kind === 'preview') return await runPreview({ ...run, invocation: command })
     return await runAdopt({ ...run, invocation: command })
   } finally {
     await dataSource.destroy()

@@ -146,15 +146,6 @@ export async function loadDataSource(file: string): Promise<DataSource> {
   return only
 }
 
-/** Returns the exported value of this kind, if a file has only one. */
-export async function onlyExport<Value>(
-  file: string,
-  isOfKind: (value: unknown) => value is Value,
-): Promise<Value | undefined> {
-  const found = new Set((await exportsOf(file)).filter(isOfKind))
-  return found.size === 1 ? [...found][0] : undefined
-}
-
 /** Returns all exports of a file. @throws DataSourceFileError */
 async function exportsOf(file: string): Promise<unknown[]> {
   const absolute = path.resolve(file)

@@ -27,11 +27,6 @@ type EntityInvocation = {
 } & (
   | { readonly kind: 'recount' }
   | {
-      readonly kind: 'preview'
-      /** One or several names, or a file. */
-      readonly normalize: string
-    }
-  | {
       readonly kind: 'import'
       /** A file name; `-` is standard input. */
       readonly list: string
@@ -87,8 +82,6 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
                                   [--set PROPERTY=VALUE …] [--dry-run] [--strict]
                                   [--refused FILE] [--json] LIST
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME [--table NAME]] [--json]
-       typeorm-unique-text preview -d DATA-SOURCE --entity NAME [--property NAME]
-                                   --normalize NAMES
        typeorm-unique-text recount -d DATA-SOURCE --entity NAME [--property NAME]
        typeorm-unique-text adopt|abandon -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
@@ -112,17 +105,14 @@ while triggers were off. The application may run (docs/backup-and-restore.md).
 
 explain prints what an error means and what to do: TEXT_TAKEN, UT002.
 
-preview shows which stored texts a normalizer would change, refuse or make equal. NAMES
-are url, email, trim, lowerCase, nfc or collapseWhitespace, joined by commas, or a
-file that exports a normalizer. It changes nothing.
-
 adopt brings a table with rows under the guard while the application runs. If it stops,
 the same command continues. Of an adopted table, it normalizes what other code has
 written. abandon removes everything again and changes no text (docs/adopting.md).
 
-      --dry-run             print the steps and their SQL, and change nothing. Of an
-                            adopted table with --merge: do each batch, undo it, and
-                            print what it would change and leave
+      --dry-run             print the steps, their SQL, and which stored texts are equal,
+                            or which the normalizer would change, refuse or make equal.
+                            Change nothing. Of an adopted table with --merge: do each
+                            batch, undo it, and print what it would change and leave
       --until STEP          stop after begin, fill, number, index, check or guard
       --batch-ms N          how long a batch lasts (default 50)
       --pause N             milliseconds between two batches (default 0), or a file that
@@ -166,7 +156,7 @@ Exit codes: 0 success, 1 failure, rows that are left, or an error that the docto
 2 wrong usage, 130 stopped by Ctrl-C, 143 by SIGTERM.
 `
 
-const COMMANDS = ['import', 'doctor', 'preview', 'recount', 'adopt', 'abandon'] as const
+const COMMANDS = ['import', 'doctor', 'recount', 'adopt', 'abandon'] as const
 
 type CommandName = (typeof COMMANDS)[number]
 
@@ -181,7 +171,7 @@ const OPTIONS = {
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
   table: { type: 'string', of: ['doctor'] },
-  property: { type: 'string', of: ['import', 'preview', 'recount', 'adopt', 'abandon'] },
+  property: { type: 'string', of: ['import', 'recount', 'adopt', 'abandon'] },
   format: { type: 'string', of: ['import'] },
   map: { type: 'string', multiple: true, of: ['import'] },
   set: { type: 'string', multiple: true, of: ['import'] },
@@ -198,7 +188,6 @@ const OPTIONS = {
   merge: { type: 'string', of: ['adopt'] },
   also: { type: 'string', multiple: true, of: ['adopt'] },
   list: { type: 'string', of: ['adopt'] },
-  normalize: { type: 'string', of: ['preview'] },
   refused: { type: 'string', of: ['import', 'adopt'] },
   'user-triggers': { type: 'string', of: ['adopt'] },
   help: { type: 'boolean', short: 'h' },
@@ -221,16 +210,14 @@ export function parseInvocation(args: readonly string[]): Invocation {
   const kind = COMMANDS.find((one) => one === command)
   if (kind === undefined) throw new UsageError(`Unknown command "${command}". The commands are ${known}.`)
   requireTaken(kind, values, operands)
-  const { dataSource, entity, property, table, normalize } = values
+  const { dataSource, entity, property, table } = values
   if (dataSource === undefined) throw new UsageError('Name the file that exports the DataSource: -d ormconfig.ts')
   if (kind === 'doctor') return { kind, dataSource, entity, table, json: values.json === true }
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
   const named = { dataSource, entity, property }
   if (kind === 'recount') return { kind, ...named }
   if (kind === 'import') return { kind, ...named, ...listOptions(values, operands) }
-  if (kind !== 'preview') return { kind, ...named, ...adoptOptions(values) }
-  if (normalize === undefined) throw new UsageError('Name the normalizer: --normalize url')
-  return { kind, ...named, normalize }
+  return { kind, ...named, ...adoptOptions(values) }
 }
 
 type Values = ReturnType<typeof parse>['values']

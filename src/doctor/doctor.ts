@@ -127,11 +127,24 @@ const WORK_LOOK_ROWS = 5_000
  * const { healthy, findings } = await doctor(dataSource, { entities: [Page] })
  */
 export async function doctor(dataSource: DataSource, options: DoctorOptions = {}): Promise<DoctorReport> {
+  return await examine(dataSource, options)
+}
+
+/**
+ * Does the work of `doctor`.
+ *
+ * @param onEqual receives the stored texts of each group that normalizing makes equal. The report holds no texts.
+ */
+export async function examine(
+  dataSource: DataSource,
+  options: DoctorOptions,
+  onEqual?: Subject['onEqual'],
+): Promise<DoctorReport> {
   const chosen = chosenTables(dataSource, options)
   const { table: part, batchRows = WORK_LOOK_ROWS, signal, onProgress } = options
   const queryRunner = dataSource.createQueryRunner('master')
   const reader = new Reader(queryRunner, batchRows, signal)
-  const visit: Visit = { dataSource, reader, onProgress }
+  const visit: Visit = { dataSource, reader, onProgress, onEqual }
   const [found, tables]: [DoctorFinding[], DoctorTable[]] = [[], []]
   try {
     for (const metadata of chosen) {
@@ -173,6 +186,7 @@ interface Visit {
   readonly dataSource: DataSource
   readonly reader: Reader
   readonly onProgress: DoctorOptions['onProgress']
+  readonly onEqual: Subject['onEqual']
 }
 
 /** @param part a table's name as SQL; if undefined, the table of the entity */
@@ -201,7 +215,7 @@ const tableMissing = ({ name, tableName }: EntityMetadata, part = tableName): Do
 
 /** @returns undefined if there is no such table */
 async function openTextSubject(
-  { dataSource, reader, onProgress }: Visit,
+  { dataSource, reader, onProgress, onEqual }: Visit,
   metadata: EntityMetadata,
   relation = qualifiedTable(metadata),
 ): Promise<Subject | undefined> {
@@ -221,7 +235,8 @@ async function openTextSubject(
   if (!surroundings) return undefined
   const key = typed(state, databaseNames(metadata.primaryColumns))
   const onRows = (property: string, rows: number): void => onProgress?.({ entity: metadata.name, property, rows })
-  return { metadata, table: { rows: countedRows(relation, surroundings), key }, state, surroundings, reader, onRows }
+  const table = { rows: countedRows(relation, surroundings), key }
+  return { metadata, table, state, surroundings, reader, onRows, onEqual }
 }
 
 /** Finds missing indexes, checks, columns and triggers, and declarations that the place of the rows does not allow. */

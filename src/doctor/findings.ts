@@ -351,6 +351,8 @@ export interface Subject {
   readonly surroundings: Surroundings
   readonly reader: Reader
   readonly onRows: (property: string, rows: number) => void
+  /** Receives the stored texts of each group that normalizing makes equal. */
+  readonly onEqual: ((property: string, texts: readonly (readonly (string | null)[])[]) => void) | undefined
 }
 
 export const qualifiedTable = (metadata: EntityMetadata): string =>
@@ -371,7 +373,7 @@ export const typed = ({ columns }: TableState, names: readonly string[]): readon
 const WHOLE: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
 
 /** The key of a row by its properties. */
-export function toKey({ metadata, table }: Pick<Subject, 'metadata' | 'table'>, key: Key): DoctorKey {
+export function toKey({ metadata, table }: Subject, key: Key): DoctorKey {
   return Object.fromEntries(
     metadata.primaryColumns.map(({ propertyPath }, index) => {
       const value = key[index] ?? ''
@@ -382,8 +384,7 @@ export function toKey({ metadata, table }: Pick<Subject, 'metadata' | 'table'>, 
 }
 
 /** The key of a result, by its properties. */
-export const keyOf = (subject: Pick<Subject, 'metadata' | 'table'>, result: Result): DoctorKey =>
-  toKey(subject, keyOfResult(subject.table, result))
+export const keyOf = (subject: Subject, result: Result): DoctorKey => toKey(subject, keyOfResult(subject.table, result))
 
 export const databaseNames = (columns: readonly ColumnMetadata[]): string[] =>
   columns.map(({ databaseName }) => databaseName)

@@ -9,4 +9,3 @@ export {
   type DoctorTable,
 } from './doctor'
 export type { DoctorCode, DoctorFinding, DoctorGroups, DoctorKey, DoctorSeverity } from './findings'
-export { preview, type PreviewGroup, type PreviewOptions, type PreviewReport } from './preview'

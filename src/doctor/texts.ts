@@ -143,12 +143,18 @@ export class TextLook {
     for await (const { results } of this.subject.reader.pages(this.#parts, { among }))
       rows.push(...results.map((result) => this.#stored(result)).filter(isInChain))
     if (atTexts) {
-      const identified = rows.map((row) => ({ ...identitiesOf(row), key: row.key }))
+      const identified = rows.map((row) => ({ ...identitiesOf(row), key: row.key, texts: row.texts }))
       for (const [id, same] of groupBy(identified, ({ stored }) => stored))
         if (same.length > 1) this.#twice.add(id, keysOf(same))
       // These texts become equal only when they are normalized.
       for (const [id, same] of groupBy(identified, ({ normalized }) => normalized))
-        if (new Set(same.map(({ stored }) => stored)).size > 1) this.#twiceNormalized.add(id, keysOf(same))
+        if (new Set(same.map(({ stored }) => stored)).size > 1) {
+          this.#twiceNormalized.add(id, keysOf(same))
+          this.subject.onEqual?.(
+            this.declaration.name,
+            same.map(({ texts }) => texts),
+          )
+        }
     }
     const chains = rows.flatMap(({ scope, hash }): ChainKey[] =>
       typeof hash === 'string' ? [{ scope: scope.map(String), hash }] : [],

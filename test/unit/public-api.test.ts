@@ -60,10 +60,10 @@ const PUBLIC = {
   },
   'doctor/index.ts': {
     namespace: doctor,
-    values: words(`doctor preview`),
+    values: ['doctor'],
     types: words(`
       DoctorAdoption DoctorCode DoctorDeclaration DoctorFinding DoctorGroups DoctorKey DoctorLock DoctorOptions
-      DoctorProgress DoctorReport DoctorSeverity DoctorTable PreviewGroup PreviewOptions PreviewReport`),
+      DoctorProgress DoctorReport DoctorSeverity DoctorTable`),
   },
   'names/index.ts': {
     namespace: names,

@@ -5,6 +5,7 @@ import { adopt, mergeDuplicates, type MergeOptions } from '../../../src/adopt'
 import { useDatabase } from '../../support/database'
 import { mergeWith } from '../../support/seams'
 import { linesOf, newList } from './restore'
+import { normalizer, Refusal } from '../../../src/text'
 import { pageOf, runCommand } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -116,9 +117,56 @@ test('the command lists what a merge would do', async () => {
   expect(dry).toMatchObject({
     code: 1,
     out: expect.stringMatching(
-      /^The table is already adopted: nothing to do\.\n\d+ rows would be merged\.\n.*"visit" \(page\): references turned: \d+\n.*Rows left as they are: \d+\n/s,
+      /^The table is already adopted\.\n\d+ rows would be merged\.\n.*"visit" \(page\): references turned: \d+\n.*Rows left as they are: \d+\n/s,
     ) as string,
   })
   expect(await everything()).toBe(before)
   expect(linesOf(list).at(-1)).toMatchObject({ row: {}, kept: {}, reason: expect.any(String) as string })
+})
+
+const strict = normalizer('strict', 1, (text) => {
+  if (text === 'bad') throw new Refusal('it is bad')
+  return text.toLowerCase()
+})
+
+test('the command shows which texts the normalizer would change, refuse and make equal', async () => {
+  const entity = pageOf({ normalize: strict })
+  const own = await db.dataSource([entity], { synchronize: false })
+  const command = async (...args: readonly string[]) =>
+    await runCommand(own, ['adopt', '-d', 'o.ts', '--entity', 'Page', ...args])
+  await client.query('truncate page cascade')
+  await client.query(`insert into page (id, url) select i, 'Other ' || i from generate_series(10, 70) as i`)
+  await client.query(
+    `insert into page (id, url) values (1, 'A'), (2, 'a'), (3, 'bad'), (4, 'c'), (5, 'c'),
+       (6, 'D' || repeat('x', 500)), (7, 'd' || repeat('x', 500)), (8, E'E\\x1b[2m'), (9, E'e\\x1b[2m')`,
+  )
+  const before = await everything()
+  const { code, out } = await command('--dry-run')
+  expect(code).toBe(0)
+  expect(out).toMatch(
+    /-- begin.*text\.twice of Page\.url: 1 .*text\.twiceNormalized of Page\.url: 3 .*text\.refused of Page\.url: 1; it is bad\n {2}first keys: \{"id":3\}/s,
+  )
+  expect(out).toMatch(/text\.unnormalized of Page\.url: 64\n/)
+  expect(out).toContain('These texts would become equal:\n  A\n  a\n')
+  // At most 200 characters of a text are printed, in a form that cannot control the terminal.
+  expect(out).toContain(`  D${'x'.repeat(199)}\n  d${'x'.repeat(199)}\n`)
+  expect(out).toContain(String.raw`  E\u001b[2m`)
+  expect(out).not.toContain('  c\n')
+  const [steps, found] = (await command('--dry-run', '--json')).out.trim().split('\n')
+  expect(JSON.parse(steps ?? '')).toMatchObject({ event: 'report', steps: expect.any(Array) as object[] })
+  const { equal } = JSON.parse(found ?? '') as { equal: string[][] }
+  expect(equal.map((texts) => texts.map((text) => text.slice(0, 1)))).toEqual(
+    expect.arrayContaining([
+      ['A', 'a'],
+      ['D', 'd'],
+      ['E', 'e'],
+    ]),
+  )
+  expect(equal).toHaveLength(3)
+  expect(await everything()).toBe(before)
+
+  const stopped = await runCommand(own, ['adopt', '-d', 'o.ts', '--entity', 'Page', '--dry-run'], {
+    signal: AbortSignal.abort(),
+  })
+  expect(stopped).toMatchObject({ code: 130, err: 'Stopped. Nothing was changed.\n' })
 })

@@ -62,9 +62,9 @@ test('a row that somebody holds is normalized when it is free', async () => {
 })
 
 test.each([
-  ['unique (url)', /"own" of .*page", which is yours.*23505.*preview/],
+  ['unique (url)', /"own" of .*page", which is yours.*23505.*adopt --dry-run/],
   [`check (url <> 'text 7')`, /"own" of .*page", which is yours.*23514\). Correct the row.*again\.$/],
-  [`exclude using hash (url with =)`, /"own" of .*page", which is yours.*23P01.*preview/],
+  [`exclude using hash (url with =)`, /"own" of .*page", which is yours.*23P01.*adopt --dry-run/],
 ])('%s of the user that a normalized text violates stops it by its name', async (own, message) => {
   await client.query(`insert into page (url) values ('text 5'); alter table page add constraint own ${own}`)
   const { dataSource, Page } = await open(lowerCase())

@@ -11,9 +11,8 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
-import { normalizer } from '../../../src/text'
 import { adopt } from '../../../src/adopt'
-import { doctor, preview } from '../../../src/doctor'
+import { doctor } from '../../../src/doctor'
 import { once, OnceToken } from '../../../src/once'
 import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
@@ -39,7 +38,6 @@ async function open(max: number, options: Parameters<typeof db.dataSource>[1] = 
   return dataSource
 }
 
-const SAME = normalizer('same', 1, (text) => text)
 const URLS = [{ url: 'first' }, { url: 'next' }]
 
 /** What asks for a connection of the pool. */
@@ -63,7 +61,6 @@ const calls: Record<string, (dataSource: DataSource) => Promise<unknown>> = {
     await transform.toArray()
   },
   doctor: async (dataSource) => await doctor(dataSource),
-  preview: async (dataSource) => await preview(dataSource, Page, { property: 'url', normalize: SAME }),
   adopt: async (dataSource) => await adopt(dataSource, Page),
   dropDatabase: async (dataSource) => await dataSource.dropDatabase(),
   'find of TypeORM, by the text': async ({ manager }) => await manager.findOneBy(Page, { url: 'first' }),

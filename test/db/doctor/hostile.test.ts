@@ -1,10 +1,9 @@
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
-import { doctor, preview } from '../../../src/doctor'
+import { doctor } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
-import { trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 
 const db = useDatabase({ wrapped: true })
@@ -104,23 +103,13 @@ test('a function under the name of a missing column is not taken for it', async 
   await client.query('alter table page rename title to "was title"; select t.title from page as t')
   expect(await callers()).toEqual([{ who: 'postgres' }])
   await client.query('alter table page rename "was title" to title')
-  const [hits, refusals]: [string[], string[]] = [[], []]
+  const hits: string[] = []
   for (const { table, column } of rows) {
     await client.query(`alter table "${table}" rename "${column}" to "was ${column}"`)
     await doctor(dataSource)
-    for (const property of ['url', 'title']) {
-      const refused = await preview(dataSource, Page, { normalize: trim(), property }).catch((error: Error) => error)
-      if (refused instanceof Error) refusals.push(`${property}: ${refused.message}`)
-    }
     if ((await callers()).length > 0) hits.push(`${table}.${column}`)
     await client.query(`alter table "${table}" rename "was ${column}" to "${column}"`)
   }
-  expect(refusals.toSorted()).toEqual([
-    expect.stringMatching(/^title: .* has no column "id"/),
-    expect.stringMatching(/^title: .* has no column "title"/),
-    expect.stringMatching(/^url: .* has no column "id"/),
-    expect.stringMatching(/^url: .* has no column "url"/),
-  ])
   expect(hits).toEqual([])
 }, 120_000)
 

@@ -92,8 +92,6 @@ describe('parseInvocation', () => {
     ['abandon', '--list', 'keys'],
     ['abandon', '--until', 'fill'],
     ['doctor', '--dry-run'],
-    ['preview', '--normalize', 'url', '--json'],
-    ['adopt', '--normalize', 'url'],
     ['abandon', '--status'],
     ['import', '--merge', 'oldest', 'LIST'],
   ])('%s refuses %s, which would be ignored', (command, ...args) => {
