@@ -10,7 +10,7 @@ import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
  * @throws UsageError for an entity that does not exist, or declares nothing
  */
 export async function runDoctor({ dataSource, streams, signal, invocation }: CommandRun<'doctor'>): Promise<ExitCode> {
-  const { entity, table, json } = invocation
+  const { entity, json } = invocation
   const metadata = entity === undefined ? undefined : findEntity(dataSource, entity)
   if (metadata && !declaresAnything(metadata)) {
     throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
@@ -23,10 +23,9 @@ export async function runDoctor({ dataSource, streams, signal, invocation }: Com
     const sum = [...read.values()].reduce((sum, one) => sum + one, 0)
     progress.update(sum, undefined)
   }
-  const options = { ...(metadata && { entities: [metadata.target] }), ...(table !== undefined && { table }) }
   let report: DoctorReport
   try {
-    report = await doctor(dataSource, { ...options, signal, onProgress })
+    report = await doctor(dataSource, { ...(metadata && { entities: [metadata.target] }), signal, onProgress })
   } catch (error) {
     if (!signal.aborted) throw error
     streams.stderr.write('Stopped. Nothing was changed.\n')

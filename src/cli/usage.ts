@@ -14,8 +14,6 @@ interface DoctorInvocation {
   readonly dataSource: string
   /** If undefined, every entity with a declaration. */
   readonly entity: string | undefined
-  /** A partition or shard of the entity's table; if undefined, the whole table. */
-  readonly table: string | undefined
   readonly json: boolean
 }
 
@@ -81,7 +79,7 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
                                   [--format FORMAT --map PROPERTY=COLUMN …]
                                   [--set PROPERTY=VALUE …] [--dry-run] [--strict]
                                   [--refused FILE] [--json] LIST
-       typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME [--table NAME]] [--json]
+       typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME] [--json]
        typeorm-unique-text recount -d DATA-SOURCE --entity NAME [--property NAME]
        typeorm-unique-text adopt|abandon -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
@@ -145,8 +143,6 @@ written. abandon removes everything again and changes no text (docs/adopting.md)
       --set PROPERTY=VALUE
                           the value of a property in every row; repeatable
       --strict            a refused line makes the exit code 1
-      --table NAME        the doctor looks at this partition or shard of the entity,
-                          also at one that is not attached yet
       --json              print the report of the doctor as JSON (docs/doctor.md); import,
                           adopt and abandon print each event as a line of JSON
   -h, --help              show this help and exit
@@ -170,7 +166,6 @@ const OPTIONS = {
   // The spelling is that of TypeORM's own commands.
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
-  table: { type: 'string', of: ['doctor'] },
   property: { type: 'string', of: ['import', 'recount', 'adopt', 'abandon'] },
   format: { type: 'string', of: ['import'] },
   map: { type: 'string', multiple: true, of: ['import'] },
@@ -210,9 +205,9 @@ export function parseInvocation(args: readonly string[]): Invocation {
   const kind = COMMANDS.find((one) => one === command)
   if (kind === undefined) throw new UsageError(`Unknown command "${command}". The commands are ${known}.`)
   requireTaken(kind, values, operands)
-  const { dataSource, entity, property, table } = values
+  const { dataSource, entity, property } = values
   if (dataSource === undefined) throw new UsageError('Name the file that exports the DataSource: -d ormconfig.ts')
-  if (kind === 'doctor') return { kind, dataSource, entity, table, json: values.json === true }
+  if (kind === 'doctor') return { kind, dataSource, entity, json: values.json === true }
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
   const named = { dataSource, entity, property }
   if (kind === 'recount') return { kind, ...named }
@@ -230,8 +225,6 @@ function requireTaken(command: CommandName, values: Values, operands: readonly s
   if (other !== undefined) throw new UsageError(`${command} has no option --${other}. Remove it.`)
   if (operands.length > 0 && command !== 'import')
     throw new UsageError(`${command} takes no list. Name an entity by --entity.`)
-  if (given.includes('table') && !given.includes('entity'))
-    throw new UsageError('Name the entity of the table: --entity Page')
   if (!given.includes('merge') && given.some((name) => ['also', 'list'].includes(name)))
     throw new UsageError('--also and --list are for --merge: --merge oldest --list merge.jsonl')
   if (given.includes('merge') && !given.includes('list'))

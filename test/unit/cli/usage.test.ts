@@ -78,8 +78,6 @@ describe('parseInvocation', () => {
     ['a property twice', ['import', '-d', 'o.ts', '--entity', 'Page', '--set', 'site=1', '--set', 'site=2', 'LIST']],
     ['a doctor of CSV', ['doctor', '-d', 'o.ts', '--format', 'csv']],
     ['a doctor without DataSource', ['doctor']],
-    ['a doctor of a partition of no entity', ['doctor', '-d', 'o.ts', '--table', 'page_1']],
-    ['an import into a partition', ['import', '-d', 'o.ts', '--entity', 'Page', '--table', 'page_1', 'LIST']],
     ['a doctor with a list', ['doctor', '-d', 'o.ts', 'LIST']],
     ['a doctor with a property', ['doctor', '-d', 'o.ts', '--property', 'url']],
     ['an option without its value', ['import', 'LIST', '--entity', 'Page', '-d']],
