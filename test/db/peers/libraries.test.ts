@@ -1,10 +1,11 @@
-/** What Rails and Django check of their operations of these names, asked of ours. */
+/** What Rails, Django and Sequelize check of their operations of these names, asked of ours. */
 import { Column, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText } from '../../../src'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { column, createDate, entity, key, plain, text, toOne, updateDate } from '../../support/entity'
+import { poolOf, rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 import { rowOf } from '../../support/results'
 
@@ -13,12 +14,17 @@ const Book = entity('Book', {
   title: text(),
   format: plain(),
   isbn: plain(),
+  kind: column('text', { default: 'by default' }),
   createdAt: createDate(),
   updatedAt: updateDate(),
 })
-type Book = InstanceType<typeof Book>
 const Essay = entity('Essay', { title: text({ scope: ['author'] }), author: toOne(() => Author, { nullable: false }) })
 const Cart = entity('Cart', { shop: key('integer'), number: key('integer'), title: text() })
+const Dummy = entity(
+  'Dummy',
+  { foo: text(), select: column('text', { name: 'order', nullable: true }) },
+  { schema: 'space1' },
+)
 
 @Entity()
 class Developer {
@@ -27,38 +33,15 @@ class Developer {
   @Column({ type: 'integer', name: 'legacy_pay', nullable: true }) salary!: number | null
 }
 
+const POOL = 5
+
 const db = useDatabase()
-const dataSource = db.useDataSource([Author, Book, Essay, Cart, Developer])
+const client = db.useClient()
+beforeAll(() => client.query('CREATE SCHEMA space1'))
+const dataSource = db.useDataSource([Author, Book, Essay, Cart, Dummy, Developer], { poolSize: POOL })
 const { manager } = dataSource
 
-describe('find_or_create_by and create_or_find_by', () => {
-  test('find_or_create_by race: the one who waited gets the row of the one who was first', async () => {
-    const observer = await db.client()
-    let second: ReturnType<typeof findOrCreate<Book>> | undefined
-    const first = await dataSource.transaction(async (manager) => {
-      const made = await findOrCreate(manager, Book, { title: 'bob' })
-      second = findOrCreate(dataSource.manager, Book, { title: 'bob' })
-      await untilBlocked(observer)
-      return made
-    })
-    expect(await second).toMatchObject({ created: false, entity: { id: first.entity.id } })
-  })
-
-  test('find_or_create_by race: when the first one rolls back, the one who waited creates', async () => {
-    const observer = await db.client()
-    let second: ReturnType<typeof findOrCreate<Book>> | undefined
-    const first = dataSource.transaction(async (manager) => {
-      await findOrCreate(manager, Book, { title: 'bob' })
-      second = findOrCreate(dataSource.manager, Book, { title: 'bob' })
-      await untilBlocked(observer)
-      throw new Error('of the caller')
-    })
-    await expect(first).rejects.toThrow('of the caller')
-    expect(await second).toMatchObject({ created: true, entity: { title: 'bob' } })
-  })
-})
-
-describe('insert_all', () => {
+describe('Rails', () => {
   test('insert_all_with_skip_duplicates_and_autonumber_id_given: the first of the twins gives the id', async () => {
     const twins = [
       { id: 200, title: 'Refactoring' },
@@ -69,23 +52,16 @@ describe('insert_all', () => {
     expect((await manager.find(Book)).map(({ id }) => id)).toEqual([200])
   })
 
-  test('skip_duplicates_strategy_does_not_secretly_upsert: other columns of the row stay', async () => {
-    await findOrCreate(manager, Book, { title: 'Refactoring', format: 'expected' })
-    const [found] = await findOrCreateMany(manager, Book, [{ title: 'Refactoring', format: 'unexpected' }])
-    expect(found).toMatchObject({ created: false, entity: { format: 'expected' } })
-    expect(await manager.findOneByOrFail(Book, { title: 'Refactoring' })).toMatchObject({ format: 'expected' })
-  })
-
   test('insert_all_and_upsert_all_works_with_composite_primary_keys: the text finds the row, whatever its key', async () => {
     await findOrCreateMany(manager, Cart, [{ shop: 1, number: 1, title: 'mine' }])
     const results = await findOrCreateMany(manager, Cart, [
       { shop: 9, number: 9, title: 'mine' },
-      { shop: 2, number: 3, title: 'other' },
+      { shop: 0, number: 3, title: 'a key of zero is no missing value' },
       { shop: 1, number: 1, title: 'the key is taken' },
     ])
     expect(results).toMatchObject([
       { created: false, entity: { shop: 1, number: 1 } },
-      { created: true, entity: { shop: 2, number: 3 } },
+      { created: true, entity: { shop: 0, number: 3 } },
       { error: { driverError: { code: '23505' } } },
     ])
   })
@@ -107,6 +83,9 @@ describe('insert_all', () => {
       { title: 'My little book', author: bob },
     ])
     expect(results.map((one) => 'created' in one && one.created)).toEqual([true, false, true])
+    expect(await findOrCreate(manager, Essay, { title: 'My little book', author: bob })).toMatchObject({
+      created: false,
+    })
     expect(await manager.countBy(Essay, { author: { id: jimmy.id } })).toBe(1)
   })
 
@@ -127,15 +106,15 @@ describe('insert_all', () => {
     await findOrCreateMany(manager, Book, [{ title: 'found', format: 'other' }])
     expect(await version()).toEqual(before)
   })
-})
 
-test('insert_all_should_handle_empty_arrays: no row, and no statement', async () => {
-  const sent = await queriesOf(dataSource, async () => {
-    expect(await findOrCreateMany(manager, Book, [])).toEqual([])
-    expect(await insertOrFail(manager, Book, [])).toEqual([])
-    expect(await upsertByText(manager, Book, [])).toEqual([])
+  test('insert_all_should_handle_empty_arrays: no row, and no statement', async () => {
+    const sent = await queriesOf(dataSource, async () => {
+      expect(await findOrCreateMany(manager, Book, [])).toEqual([])
+      expect(await insertOrFail(manager, Book, [])).toEqual([])
+      expect(await upsertByText(manager, Book, [])).toEqual([])
+    })
+    expect(sent).toEqual([])
   })
-  expect(sent).toEqual([])
 })
 
 describe('Django', () => {
@@ -143,19 +122,6 @@ describe('Django', () => {
     const call = findOrCreate(manager, Essay, { title: 'a', author: { id: 404 } })
     await expect(call).rejects.toMatchObject({ driverError: { code: '23503', constraint: expect.any(String) } })
     expect(await manager.count(Essay)).toBe(0)
-  })
-
-  test('get_or_create_on_related_manager: equal titles of two authors are two essays', async () => {
-    const [acme, other] = await manager.save(manager.create(Author, [{ name: 'Acme' }, { name: 'Other' }]))
-    if (!acme || !other) throw new TypeError('Two were saved.')
-    const by = (author: { readonly id: number }) => findOrCreate(manager, Essay, { title: 'The Essay', author })
-    const first = await by(acme)
-    expect(first).toMatchObject({ created: true, entity: { title: 'The Essay' } })
-    expect(await by(acme)).toMatchObject({ created: false, entity: { id: first.entity.id } })
-    // The key in place of the object.
-    expect(await by({ id: acme.id })).toMatchObject({ created: false, entity: { id: first.entity.id } })
-    expect(await by(other)).toMatchObject({ created: true })
-    expect(await manager.countBy(Essay, { author: { id: acme.id } })).toBe(1)
   })
 
   test('no_unnecessary_transaction: a batch without a bad row begins none, and is one statement', async () => {
@@ -182,5 +148,37 @@ describe('Django', () => {
     })
     await other
     expect(await manager.find(Book)).toMatchObject([{ format: 'new', isbn: 'new' }])
+  })
+})
+
+describe('Sequelize', () => {
+  test('findOrCreate should release transaction when meeting errors: no connection leaks', async () => {
+    for (let call = 0; call < 2 * POOL; call += 1) {
+      const error = await rejection(findOrCreate(manager, Cart, { title: `n${call}`, shop: 1 }))
+      expect(error).toMatchObject({ driverError: { code: '23502' } })
+    }
+    const { totalCount, idleCount, waitingCount } = poolOf(dataSource)
+    expect({ inUse: totalCount - idleCount, waitingCount }).toEqual({ inUse: 0, waitingCount: 0 })
+  })
+
+  test('bulkCreate and upsert support schemas, and columns with the names of commands', async () => {
+    const rows = [
+      { foo: 'a', select: 'b' },
+      { foo: 'c', select: 'd' },
+    ]
+    expect(await findOrCreateMany(manager, Dummy, rows)).toMatchObject(
+      rows.map((entity) => ({ created: true, entity })),
+    )
+    await upsertByText(manager, Dummy, { foo: 'a', select: 'c' }, { update: ['select'] })
+    expect(await dataSource.query('SELECT foo, "order" FROM space1.dummy ORDER BY id')).toEqual([
+      { foo: 'a', order: 'c' },
+      { foo: 'c', order: 'd' },
+    ])
+  })
+
+  test('upsert does not update using default values', async () => {
+    await insertOrFail(manager, Book, { title: 'n', isbn: 'mine', kind: 'new value' })
+    await upsertByText(manager, Book, { title: 'n', isbn: 'yours' })
+    expect(await manager.find(Book)).toMatchObject([{ isbn: 'yours', kind: 'new value' }])
   })
 })
