@@ -9,7 +9,6 @@ import {
   findOrCreateMany,
   type FindOrCreateManyResult,
   ImmutableTextError,
-  uniqueTextMethods,
 } from '../../../src'
 import { findImportTarget, importLines } from '../../../src/cli/import'
 import { readLines } from '../../../src/cli/list'
@@ -57,15 +56,7 @@ const entrances: Readonly<Record<string, Entrance>> = {
   findOrCreate: async (manager, url) => (await findOrCreate(manager, Page, { url })).entity,
   'findOrCreateMany, each alone': async (manager, url) =>
     (await onlyRowOf(findOrCreateMany(manager, Page, [{ url }]))).entity,
-  'findOrCreate of a repository': async (manager, url) =>
-    (await manager.getRepository(Page).extend(uniqueTextMethods).findOrCreate({ url })).entity,
-  'findOrCreateMany of a repository': async (manager, url) =>
-    (await onlyRowOf(manager.getRepository(Page).extend(uniqueTextMethods).findOrCreateMany([{ url }]))).entity,
   save: (manager, url) => manager.save(Page, { url }),
-  'save of a repository': async (manager, url) => {
-    const pages = manager.getRepository(Page)
-    return await pages.save(pages.create({ url }))
-  },
   'insert of a repository': async (manager, url) => {
     const { identifiers } = await manager.getRepository(Page).insert({ url })
     return { id: Number(identifiers[0]?.['id']), url }
@@ -224,23 +215,6 @@ describe.each(pairs)('$name', ({ texts }) => {
 
 describe('the published pair, in other ways', () => {
   const texts = STEVENS
-
-  test('findOrCreate of an active record keeps both', async () => {
-    const given = [await Page.findOrCreate({ url: texts[0] }), await Page.findOrCreate({ url: texts[1] })]
-    await expectTwoRows(texts, entitiesOf(given))
-    expect(await Page.findOneByText({ url: texts[1] })).toMatchObject({ url: texts[1] })
-  })
-
-  test('findOrCreateMany of an active record keeps both', async () => {
-    const results = await Page.findOrCreateMany(texts.map((url) => ({ url })))
-    await expectTwoRows(texts, entitiesOf(results))
-  })
-
-  test('save of an active record keeps both', async () => {
-    const given = texts.map((url) => Object.assign(new Page(), { url }))
-    for (const page of given) await page.save()
-    await expectTwoRows(texts, given)
-  })
 
   test('an import keeps both, and counts a collision', async () => {
     const report = await importLines(
