@@ -1,7 +1,7 @@
 import { DeclarationError } from '../errors'
 import type { Query } from '../sql/catalog'
 import { literal, quote } from '../sql/identifier'
-import { field, tableName } from '../sql/text-table'
+import { EQUALS, field, tableName } from '../sql/text-table'
 import { isTrustedBy } from '../sql/trigger-set'
 import { AdoptionError } from './session'
 import { type AdoptedTable, own, samePrimary } from './table'
@@ -15,6 +15,8 @@ export interface Reference {
   readonly referenced: readonly string[]
   /** The primary key of the referring table. */
   readonly key: readonly string[]
+  /** The operators by which the referenced columns equal `columns`. If undefined, those of `pg_catalog`. */
+  readonly operators?: readonly string[] | undefined
   /** Whether the table refers to itself. */
   readonly own: boolean
   /** Why a person could not restore a turned reference exactly. Rows with such references are left. */
@@ -24,7 +26,11 @@ export interface Reference {
 }
 
 /** A reference as the catalog describes it. */
-type Found = Omit<Reference, 'obstacle'> & { readonly inherited: boolean }
+type Found = Omit<Reference, 'obstacle'> & {
+  readonly inherited: boolean
+  /** Columns whose change changes rows of other tables, by ON UPDATE CASCADE, SET NULL or SET DEFAULT. */
+  readonly followed: readonly string[]
+}
 
 const columnsOf = (table: string, columns: string): string =>
   `(SELECT coalesce(pg_catalog.jsonb_agg(a.attname ORDER BY k.i), '[]') FROM pg_catalog.unnest(${columns}) WITH ORDINALITY AS k (n, i)
@@ -35,12 +41,21 @@ const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', ${columnsOf(
   'r.oid',
   `(SELECT p.conkey FROM pg_catalog.pg_constraint AS p WHERE p.conrelid OPERATOR(pg_catalog.=) r.oid AND p.contype OPERATOR(pg_catalog.=) 'p')`,
 )},
-        'inherited', r.relkind OPERATOR(pg_catalog.=) 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid)`
+        'inherited', r.relkind OPERATOR(pg_catalog.=) 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),
+        'followed', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_constraint AS f
+          JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) f.confrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.confkey)
+         WHERE f.contype OPERATOR(pg_catalog.=) 'f' AND f.confupdtype OPERATOR(pg_catalog.=) ANY ('{c,n,d}')
+           AND (f.confrelid OPERATOR(pg_catalog.=) r.oid OR EXISTS (
+             SELECT FROM pg_catalog.pg_partition_tree(r.oid) AS p WHERE p.relid OPERATOR(pg_catalog.=) f.confrelid)))`
 
 /** Finds the foreign keys that refer to the table $1: of any action, a partition's only as its parent's. */
 const FIND_FOREIGN_KEYS = `SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(${REFERRING},
         'trusted', ${isTrustedBy('r', 't')}, 'own', c.conrelid OPERATOR(pg_catalog.=) c.confrelid,
-        'columns', ${columnsOf('c.conrelid', 'c.conkey')}, 'referenced', ${columnsOf('c.confrelid', 'c.confkey')}) ORDER BY c.oid), '[]')::pg_catalog.text AS found
+        'columns', ${columnsOf('c.conrelid', 'c.conkey')}, 'referenced', ${columnsOf('c.confrelid', 'c.confkey')}, 'operators', (
+          SELECT pg_catalog.jsonb_agg(pg_catalog.format('OPERATOR(%I.%s)', s.nspname, o.oprname) ORDER BY k.i)
+            FROM pg_catalog.unnest(c.conpfeqop) WITH ORDINALITY AS k (n, i)
+            JOIN pg_catalog.pg_operator AS o ON o.oid OPERATOR(pg_catalog.=) k.n
+            JOIN pg_catalog.pg_namespace AS s ON s.oid OPERATOR(pg_catalog.=) o.oprnamespace)) ORDER BY c.oid), '[]')::pg_catalog.text AS found
   FROM pg_catalog.pg_constraint AS c
   JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) c.confrelid
   JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) c.conrelid
@@ -84,12 +99,14 @@ export async function findReferences(
 
 function obstacleOf(
   { primary }: AdoptedTable,
-  { table, columns, referenced, key, inherited }: Found,
+  { table, columns, referenced, key, inherited, followed }: Found,
 ): string | undefined {
   if (columns.length > 1) return `${table} refers to it by several columns`
   if (primary.length > 1 || referenced[0] !== primary[0])
     return `${table} refers to another column than its primary key`
   if (key.length === 0) return `${table} refers to it and has no primary key`
+  if (columns.some((name) => followed.includes(name)))
+    return `${table} refers to it by a column whose foreign keys have an ON UPDATE action`
   return inherited ? `${table} refers to it and has tables that inherit from it` : undefined
 }
 
@@ -194,7 +211,7 @@ export class MergeStatements {
   }
 
   private findReferring(one: Reference): string {
-    const { table, columns, referenced, obstacle } = one
+    const { table, columns, referenced, operators, obstacle } = one
     const pairs = columns.map((name, index) => [field('r', name), field('l', referenced[index] ?? '')] as const)
     const spelled = pairs.map(
       ([left, right]) => `pg_catalog.concat(${left}) OPERATOR(pg_catalog.<>) pg_catalog.concat(${right})`,
@@ -203,11 +220,13 @@ export class MergeStatements {
       obstacle === undefined
         ? `CASE WHEN ${spelled.join(' OR ')} THEN ${literal(`${table} spells the key otherwise`)} ELSE ${literal(`a trigger undoes references of ${table}`)} END`
         : literal(obstacle)
-    const on = [...pairs.map(([left, right]) => `${left} OPERATOR(pg_catalog.=) ${right}`), ...holds(one, 'r')]
+    // The operators of the foreign key, because a reference that another one misses would be deleted by a cascade.
+    const same = pairs.map(([left, right], index) => `${right} ${operators?.[index] ?? EQUALS} ${left}`)
+    const on = [...same, ...holds(one, 'r')]
     return `SELECT w.place, ${reason} AS reason FROM ${this.withDeleted} JOIN ${tableName(one)} AS r ON ${on.join(' AND ')}`
   }
 
-  /** Turns references to the rows to keep. Returns the key `c0`, … of each row, and the `old` and the `new` value. */
+  /** Turns references to the rows to keep. Returns the key `c0`, … of each row, the `old` and the `new` value, and the `kept` key. */
   turn(one: Reference): string {
     const [name = ''] = one.columns
     const value = field('r', name)
@@ -218,7 +237,7 @@ export class MergeStatements {
     ]
     const key = one.key.map((column, index) => `${shown(field('r', column))} AS c${index}`)
     return `WITH u AS (UPDATE ${tableName(one)} AS r SET ${quote(name)} = w.p0 FROM ${this.pairs} WHERE ${where.join(' AND ')}
-  RETURNING ${key.join(', ')}, pg_catalog.concat(w.k0) AS old, ${shown(value)} AS new)
+  RETURNING ${key.join(', ')}, pg_catalog.concat(w.k0) AS old, ${shown(value)} AS new, pg_catalog.concat(w.p0) AS kept)
 SELECT u.* FROM u`
   }
 

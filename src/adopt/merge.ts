@@ -443,7 +443,7 @@ async function mergePairs(run: MergeRun, pairs: readonly Pair[]): Promise<Merged
 /** Sends a statement with the keys of pairs. */
 type PairsQuery = <Row>(sql: string, of: readonly Pair[]) => Promise<readonly Row[]>
 
-/** @throws Unmergeable if a trigger prevents it */
+/** @throws Unmergeable if a trigger or the type of a column prevents it */
 async function mergeReady(run: MergeRun, ready: readonly Pair[], query: PairsQuery) {
   const { session, on, list, references, statements, columns, clears } = run
   const { primary, table } = on
@@ -454,6 +454,9 @@ async function mergeReady(run: MergeRun, ready: readonly Pair[], query: PairsQue
     const rows = await query<Returned>(statements.turn(one), ready)
     if (rows.length > 0) turned.set(one, rows.length)
     for (const row of rows) {
+      // By a trigger, or by a column's type that rounds. What a trigger has undone is found later.
+      if (row['new'] !== row['kept'] && row['new'] !== row['old'])
+        throw new Unmergeable(`${one.table} stores another key`)
       const key = valuesOf(one.key, row)
       changes.push({ table: tableName(one), key, column: one.columns[0], old: row['old'], new: row['new'] })
     }

@@ -81,6 +81,32 @@ test.each<readonly [string, string, string, string]>([
     `create table visit (id integer primary key, page numeric(9, 1)); insert into visit values (1, 2)`,
     'select * from visit',
   ],
+  ...['set null', 'set default', 'cascade'].map((action): [string, string, string, string] => [
+    `whose reference is part of a key that others follow: on update ${action}`,
+    'mark refers to it by a column whose foreign keys have an ON UPDATE action',
+    `create table mark (member integer, page integer references page (id), primary key (member, page));
+     insert into mark values (1, 2), (2, 1);
+     create table note (id integer primary key, member integer, page integer,
+       foreign key (member, page) references mark on update ${action});
+     insert into note values (1, 1, 2), (2, 2, 1)`,
+    'select mark::text, note::text from mark full join note using (member)',
+  ]),
+  [
+    'whose reference is part of a key that others follow, in a partition',
+    'mark refers to it by a column whose foreign keys have an ON UPDATE action',
+    `create table mark (member integer, page integer references page (id), primary key (member, page)) partition by list (member);
+     create table mark_1 partition of mark for values in (1); insert into mark values (1, 2);
+     create table note (id integer primary key, member integer, page integer,
+       foreign key (member, page) references mark_1 on update set null);
+     insert into note values (1, 1, 2)`,
+    'select mark::text, note::text from mark full join note using (member)',
+  ],
+  [
+    'whose references a trigger gives another key',
+    'visit stores another key',
+    raising('if old.id = 2 then new.page = 4; end if;'),
+    'select * from visit where id <> 4',
+  ],
   [
     'that a trigger keeps',
     'a trigger keeps it',
@@ -119,6 +145,37 @@ test.each<readonly [string, string, string, string]>([
   const { merged, left: found } = await mergeDuplicates(dataSource, Page, options)
   expect([merged, found]).toEqual([2 - left.length, left.map((id) => ({ row: { id }, kept: { id: 1 }, reason }))])
   expect(await all(rows)).toBe(before)
+})
+
+test.each([
+  [
+    'that the operator of an extension finds, and a cascade would delete',
+    'spells',
+    'citext',
+    ['A', 'B'],
+    `create table visit (id integer primary key, page citext references page (id) on delete cascade);
+     insert into visit values (1, 'b')`,
+  ],
+  [
+    'to a key that its type rounds',
+    'stores',
+    'numeric',
+    ['1.6', '3'],
+    'create table visit (id integer primary key, page integer); insert into visit values (1, 3)',
+  ],
+])('a row with a reference %s is left', async (_, verb, type, [kept = '', row = ''], sql) => {
+  await stage('create extension citext')
+  await client.query(`truncate page; alter table page alter id drop identity; alter table page alter id type ${type} using id::text::${type};
+    insert into page values ('${kept}', 'a'), ('${row}', 'a'); ${sql}`)
+  await adopt(dataSource, Page, AT_LEISURE)
+  const before = await all('select * from visit')
+  const options = { keep: 'oldest', list: newList(), also: ['visit.page'], lockMilliseconds: 2_000 } as const
+  const { merged, left } = await mergeDuplicates(dataSource, Page, options)
+  expect([merged, left.map(({ reason }) => reason)]).toEqual([
+    0,
+    [`visit ${verb} ${verb === 'stores' ? 'another key' : 'the key otherwise'}`],
+  ])
+  expect(await all('select * from visit')).toBe(before)
 })
 
 test.each(['08006', '53200', '57P01', '58030', '25006'])(
