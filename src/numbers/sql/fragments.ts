@@ -33,7 +33,7 @@ export const isCounted = ({ deleted }: Pick<NumberTable, 'deleted'>, row: string
 /** The table inside the functions. Their `search_path` is fixed to its schema, so a dump fits another schema. */
 export const relation = (table: Pick<NumberTable, 'table'>): string => quote(table.table)
 
-interface NumberRefusal {
+export interface NumberRefusal {
   readonly sqlstate: string
   readonly message: string
   readonly hint: string

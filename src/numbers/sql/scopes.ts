@@ -1,5 +1,5 @@
 import { all, dollarQuote, literal, qualified, quote } from '../../sql/identifier'
-import { beforeStart, isCounted, valuesOfKey, scopeOf } from './fragments'
+import { beforeStart, isCounted, type NumberRefusal, scopeOf, valuesOfKey } from './fragments'
 import { type NumberTable, scopeKey, scopesName, scopesTable } from '../../sql/numbers'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { EQUALS, field, op, tableName } from '../../sql/text-table'
@@ -132,11 +132,11 @@ export const dropScopes = (table: Pick<NumberTable, 'schema' | 'triggers'>): str
   `DROP TABLE IF EXISTS ${scopesTable(table)}`
 
 /** The error for a count that statements on another table could change. */
-export const uncounted = {
+export const uncounted: NumberRefusal = {
   sqlstate: SQLSTATE.featureNotSupported,
   message: 'a table with partitions, or with children by INHERITS, keeps no count',
   hint: 'Declare @NumberWithin without "count", and count the rows by SQL.',
-} as const
+}
 
 const refuseToCount = (of: string): string => `
   IF EXISTS (

@@ -1,6 +1,16 @@
 import { all, list, literal, quote, transition } from '../../sql/identifier'
 import { keptScopes, NOTED, NUMBERS_PROTOCOL_VERSION, uncounted } from './scopes'
-import { beforeStart, isCounted, isScopeOf, valuesOfKey, raiseNumber, relation, sameScopes, scopeOf } from './fragments'
+import {
+  beforeStart,
+  isCounted,
+  isScopeOf,
+  type NumberRefusal,
+  raiseNumber,
+  relation,
+  sameScopes,
+  scopeOf,
+  valuesOfKey,
+} from './fragments'
 import { type NumberTable, scopeKey, scopesName } from '../../sql/numbers'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { type Firing, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
@@ -130,7 +140,7 @@ const setNumber = (table: NumberTable, number: string): string => `
   END IF;
   ${number} := coalesce(${number}, greatest(newest, ${beforeStart(table)}) ${op('+')} 1);`
 
-const another = (): Parameters<typeof raiseNumber>[1] => ({
+const another = (): NumberRefusal => ({
   sqlstate: SQLSTATE.wrongState,
   message: 'what numbers the rows names another table or column than its own',
   hint: 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
