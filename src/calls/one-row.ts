@@ -4,18 +4,7 @@ import { TextTakenError } from '../errors'
 import { namesOfTable } from '../registry/registry'
 import type { StoredRow } from '../sql/find'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { asQueryFailedError } from '../typeorm/explain-errors'
-import {
-  collisionError,
-  findTextHolder,
-  guardError,
-  type QueryRows,
-  type RefusedText,
-  refusedText,
-  takenError,
-  takenNamesError,
-  UNKNOWN_HOLDER,
-} from '../typeorm/refusals'
+import { refusedText } from '../typeorm/refusals'
 import { Attempts } from './attempts'
 import type { DeletedOption } from './call-options'
 import type { EntityText, ReadyText, Updates } from './entity-text'
@@ -33,6 +22,7 @@ import {
 import { statementsOf, upsertStatementsOf } from './statements'
 import { mayUpdate, updateOf } from './updates'
 import { withPromised } from './values'
+import { explain, requireNoCollision } from './write-or-fail'
 
 /** A row, and the way in which it was found or created. */
 export interface FindOrCreateResult<Entity> {
@@ -144,45 +134,6 @@ const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable |
 function noneIfTaken(error: unknown): StoredRow[] {
   if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
   throw error
-}
-
-/** @throws HashCollisionError if another text with equal hash has the number, and no guard sets the next */
-export async function requireNoCollision(
-  session: Session,
-  refused: RefusedText,
-  texts: readonly (readonly unknown[])[],
-): Promise<void> {
-  if (refused.declaration.table.guardless !== true) return
-  const collision = collisionError(refused, await findTextHolder(refused, storedRows(session), texts))
-  if (collision) throw collision
-}
-
-const storedRows =
-  (session: Session): QueryRows =>
-  async (...requested) =>
-    await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
-
-/**
- * Returns the server's error as an error of ours: a full chain, or another text of the entity that is taken. The second
- * is also TypeORM's `QueryFailedError`, as is a violation of any other index.
- */
-async function explain(
-  session: Session,
-  { declaration, otherTexts, dataSource }: EntityText,
-  row: RowValues | undefined,
-  failure: unknown,
-): Promise<unknown> {
-  const ofNames = takenNamesError(failure, dataSource)
-  if (ofNames) return asQueryFailedError(ofNames, failure as Error)
-  const ofGuard = guardError(failure, [declaration, ...otherTexts])
-  const refused = failure instanceof Error ? refusedText(failure, otherTexts) : undefined
-  if (ofGuard || !refused || !row) return ofGuard ?? failure
-  const given = refused.declaration.table.text.map(
-    ({ name }) => row.all[row.all.length - row.others.length + row.others.indexOf(name)],
-  )
-  const holder = await findTextHolder(refused, storedRows(session), [given]).catch(() => UNKNOWN_HOLDER)
-  const explained = holder.isOtherText ? collisionError(refused, holder) : takenError(refused, holder)
-  return explained ? asQueryFailedError(explained, refused.error) : failure
 }
 
 /** The handling of a softly deleted row that holds the text. */

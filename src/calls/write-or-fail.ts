@@ -2,7 +2,7 @@ import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { allOrNothing, requireCurrentSnapshot, type Step } from '../connection/transactions'
 import { parameterOptions } from '../connection/wire'
 import type { Session } from '../connection/session'
-import { type TakenText, TextTakenError } from '../errors'
+import { HashCollisionError, type TakenText, TextTakenError } from '../errors'
 import { declaringMetadata } from '../registry/name-declarations'
 import { type ColumnMetadata, numbersOfTable, rootOf, textsOfTable } from '../registry/registry'
 import { forgetIfChanged, knownReady } from '../schema/readiness'
@@ -13,13 +13,25 @@ import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { takenKeysStatement, takenStatement, type TakenRow } from '../sql/taken'
 import { hashOfTexts, isLive } from '../sql/text-table'
 import { parameterText } from '../sql/types'
-import { asQueryFailedError } from '../typeorm/explain-errors'
-import { guardError, holderColumns, idOf, refusedText, takenByTriggers } from '../typeorm/refusals'
+import {
+  asQueryFailedError,
+  findTextHolder,
+  guardError,
+  holderColumns,
+  idOf,
+  type QueryRows,
+  type RefusedText,
+  refusedText,
+  takenByTriggers,
+  takenNamesError,
+  textError,
+  UNKNOWN_HOLDER,
+} from '../typeorm/refusals'
 import { type EntityColumns, type EntityText, type ReadyText, readyText } from './entity-text'
 import { Attempts } from './attempts'
 import { groupBy } from './batches'
 import { ensureNamesReady, type RequestedName, requestedNames, takenNames } from './requested-names'
-import { requireNoCollision } from './one-row'
+import type { RowValues } from './row-values'
 import { inRow } from './values'
 
 /** A row that a call writes. */
@@ -108,7 +120,7 @@ async function requireFree(
 ): Promise<void> {
   const texts = [...(await takenTexts(session, requested)), ...(await takenNames(session, names))]
   // A name that is free by now was taken when the triggers looked.
-  const found = texts.length > 0 ? texts : (takenByTriggers(error, session.dataSource) ?? [])
+  const found = texts.length > 0 ? texts : takenByTriggers(error, session.dataSource)
   const keys = await takenKeys(session, rows)
   if (found.length + keys.length === 0) return
   const taken = [...found, ...keys].toSorted((left, right) => left.row - right.row)
@@ -137,6 +149,45 @@ async function requireRetry(
     await requireNoCollision(session, ofText, texts)
   }
   await requireCurrentSnapshot(session, error)
+}
+
+/** @throws HashCollisionError if another text with equal hash has the number, and no guard sets the next */
+export async function requireNoCollision(
+  session: Session,
+  refused: RefusedText,
+  texts: readonly (readonly unknown[])[],
+): Promise<void> {
+  if (refused.declaration.table.guardless !== true) return
+  const found = textError(refused, await findTextHolder(refused, storedRows(session), texts))
+  if (found instanceof HashCollisionError) throw found
+}
+
+const storedRows =
+  (session: Session): QueryRows =>
+  async (...requested) =>
+    await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
+
+/**
+ * Returns the error with which find-or-create and upsert fail: a full chain, or another text of the entity that is
+ * taken. The second is also TypeORM's `QueryFailedError`, as is a violation of any other index.
+ */
+export async function explain(
+  session: Session,
+  { declaration, otherTexts, dataSource }: EntityText,
+  row: RowValues | undefined,
+  failure: unknown,
+): Promise<unknown> {
+  const ofNames = takenNamesError(failure, dataSource)
+  if (ofNames) return asQueryFailedError(ofNames, failure as Error)
+  const ofGuard = guardError(failure, [declaration, ...otherTexts])
+  const refused = failure instanceof Error ? refusedText(failure, otherTexts) : undefined
+  if (ofGuard || !refused || !row) return ofGuard ?? failure
+  const given = refused.declaration.table.text.map(
+    ({ name }) => row.all[row.all.length - row.others.length + row.others.indexOf(name)],
+  )
+  const holder = await findTextHolder(refused, storedRows(session), [given]).catch(() => UNKNOWN_HOLDER)
+  const explained = textError(refused, holder)
+  return explained ? asQueryFailedError(explained, refused.error) : failure
 }
 
 /**

@@ -25,7 +25,7 @@ export { whereNotNull } from '../declare/data-source'
 // TypeORM's own calls.
 export { OPERATOR_TEXTS } from '../registry/operators'
 export { rawDeclarationsOf } from '../declare/unique-text'
-export { takenTextError } from '../typeorm/explain-errors'
+export { takenTextError } from '../typeorm/refusals'
 
 // Public names.
 export { UniqueText } from '../declare/unique-text'

@@ -50,16 +50,16 @@ export interface RefusedName {
   readonly state: 'held' | 'reserved' | 'redirect'
 }
 
-/** Returns the names that the triggers of a holder's table refused, or undefined for another error. */
+/** Returns the names that the triggers of a holder's table refused. */
 export function refusedNames(
   { code, constraint, detail }: ServerError,
   { index }: Pick<NamesTable, 'index'>,
-): readonly RefusedName[] | undefined {
-  if (code !== SQLSTATE.uniqueViolation || constraint !== index || detail?.startsWith('[') !== true) return undefined
+): readonly RefusedName[] {
+  if (code !== SQLSTATE.uniqueViolation || constraint !== index || detail?.startsWith('[') !== true) return []
   try {
     return JSON.parse(detail) as RefusedName[]
   } catch {
-    return undefined
+    return []
   }
 }
 

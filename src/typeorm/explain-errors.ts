@@ -1,16 +1,8 @@
-import {
-  type DataSource,
-  type ObjectLiteral,
-  QueryFailedError,
-  type QueryRunner,
-  QueryRunnerAlreadyReleasedError,
-} from 'typeorm'
+import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import {
   DeclarationError,
-  HashCollisionError,
   SchemaDriftError,
   TextTakenError,
-  TransactionAbortedError,
   type UniqueTextError,
   WaitsForItselfError,
 } from '../errors'
@@ -23,17 +15,18 @@ import { type ColumnMetadata, numbersOfTable } from '../registry/registry'
 import { lossOf } from '../registry/pool'
 import { hearTransaction } from '../registry/open-transactions'
 import {
-  collisionError,
+  asQueryFailedError,
+  completeError,
   declarationsIn,
   findTextHolder,
   guardError,
   isOfSchema,
   type QueryRows,
-  refusedPartition,
   type RefusedText,
   refusedText,
-  takenError,
   takenNamesError,
+  takenNumberError,
+  textError,
   type TextHolder,
   UNKNOWN_HOLDER,
 } from './refusals'
@@ -50,7 +43,7 @@ export function explaining(queryRunner: QueryRunner, dataSource: DataSource): Qu
   const query = queryRunner.query.bind(queryRunner) as (...args: readonly unknown[]) => Promise<unknown>
   const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
   const deciding = new Deciding({ dataSource, queryRunner, query })
-  let pending: readonly Pending[] = []
+  const pending: Pending[] = []
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
       const sql = String(args[0])
@@ -62,18 +55,16 @@ export function explaining(queryRunner: QueryRunner, dataSource: DataSource): Qu
       // After these commands, the connection accepts queries again.
       const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []
       if (ends.length > 0) {
-        const ended = pending
-        pending = []
         // After a rollback to a savepoint, the connection is still in a transaction.
         const ask = ends.at(-1)?.does === 'roll back to' ? behindSavepoint(rows) : rows
-        for (const one of ended) await nameHolder(one, ask)
+        // `save` and `transaction` roll back before their caller receives the error.
+        for (const { refused, thrown } of pending.splice(0))
+          completeError(thrown, refused, await findTextHolder(refused, ask).catch(() => UNKNOWN_HOLDER))
       }
       return result
     } catch (error) {
       requireToldHere(error, queryRunner, String(args[0]))
-      const explanation = await explainFailure(error, { dataSource, queryRunner, rows })
-      if (explanation.pending) pending = [...pending, explanation.pending]
-      throw explanation.error
+      throw await explainFailure(error, { dataSource, queryRunner, rows, pending })
     }
   }
   queryRunner.query = explained as QueryRunner['query']
@@ -106,21 +97,17 @@ function behindSavepoint(rows: QueryRows): QueryRows {
   }
 }
 
-interface Explanation {
-  readonly error: unknown
-  /** The holder can be queried when the transaction has ended. */
-  readonly pending?: Pending
-}
-
 /** The context in which a statement failed. */
 interface Failing {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner
   readonly rows: QueryRows
+  /** Takes an error whose holder can be queried when the transaction has ended. */
+  readonly pending: Pending[]
 }
 
-async function explainFailure(failure: unknown, failing: Failing): Promise<Explanation> {
-  if (!(failure instanceof Error) || isOfSchema(failure)) return { error: failure }
+async function explainFailure(failure: unknown, failing: Failing): Promise<unknown> {
+  if (!(failure instanceof Error) || isOfSchema(failure)) return failure
   const code = serverError(failure)?.code ?? ''
   const { dataSource } = failing
   let explained: UniqueTextError | undefined
@@ -132,8 +119,8 @@ async function explainFailure(failure: unknown, failing: Failing): Promise<Expla
       takenNumberError(failure, dataSource) ??
       guardError(failure, declarationsIn(dataSource))
   }
-  if (explained) return { error: asQueryFailedError(explained, failure) }
-  return EXPLAINED.has(code) ? await explainText(failure, failing) : { error: failure }
+  if (explained) return asQueryFailedError(explained, failure)
+  return EXPLAINED.has(code) ? await explainText(failure, failing) : failure
 }
 
 /** The error if a trigger needs a table besides that of the entity, and it is missing. */
@@ -146,48 +133,16 @@ function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError 
   return missing && new SchemaDriftError(missing[0], [{ kind: 'missing', object: 'table', name: missing[1] }])
 }
 
-/**
- * The error for a number that another row has. A query would be necessary to find that row. If the caller gave no
- * number, the number is from a snapshot before that row.
- */
-function takenNumberError(
-  failure: Error,
-  { entityMetadatas }: DataSource,
-): TextTakenError | TransactionAbortedError | undefined {
-  const { code, constraint, table } = serverError(failure) ?? {}
-  if (code !== SQLSTATE.uniqueViolation) return undefined
-  const number = entityMetadatas
-    .flatMap(numbersOfTable)
-    .find((one) => one.table.index === constraint && one.table.table === table)
-  if (!number) return undefined
-  if (leavesOut('query' in failure ? String(failure.query) : '', number.table.number)) {
-    return new TransactionAbortedError(
-      failure,
-      `another row of ${number.metadata.name} has got the next "${number.name}"`,
-    )
-  }
-  const taken = { entity: number.metadata.name, property: number.name, id: undefined, row: 0 }
-  return new TextTakenError([taken], failure, 'Leave the number out, so that the next one is given, or give another.')
-}
-
-/** Whether an INSERT leaves out the column, or has DEFAULT for it, as TypeORM writes undefined values. */
-function leavesOut(sql: string, column: string): boolean {
-  const [, columns, row = ''] = /^\s*INSERT INTO [^(]+\(([^)]*)\)\s*VALUES\s*\(([^()]*)\)/iu.exec(sql) ?? []
-  if (columns === undefined) return false
-  const position = columns.split(',').findIndex((one) => [column, quote(column)].includes(one.trim()))
-  return position < 0 || row.split(',')[position]?.trim().toUpperCase() === 'DEFAULT'
-}
-
 /** Explains a refused text, with the row that holds it. */
-async function explainText(failure: Error, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
+async function explainText(failure: Error, { dataSource, queryRunner, rows, pending }: Failing): Promise<unknown> {
   const refused = refusedText(failure, declarationsIn(dataSource))
-  if (!refused) return { error: failure }
+  if (!refused) return failure
   const holder = await askNow(refused, queryRunner, rows)
-  const collision = holder && collisionError(refused, holder)
-  if (collision) return { error: asQueryFailedError(collision, failure) }
-  if (holder?.isOtherText) return { error: failure }
-  const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN_HOLDER), failure)
-  return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
+  const explained = textError(refused, holder ?? UNKNOWN_HOLDER)
+  if (!explained) return failure
+  const thrown = asQueryFailedError(explained, failure)
+  if (!holder && thrown instanceof TextTakenError) pending.push({ refused, thrown })
+  return thrown
 }
 
 /** Explains an `upsert` by the text alone, because the unique index is over the hash. */
@@ -235,82 +190,4 @@ async function askNow(
   } catch {
     return undefined
   }
-}
-
-/** Completes an error. `save` and `transaction` roll back before their caller receives it. */
-async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promise<void> {
-  const holder = await findTextHolder(refused, rows).catch(() => UNKNOWN_HOLDER)
-  const collision = collisionError(refused, holder)
-  if (collision) {
-    // The error that was already thrown turns into the collision.
-    const { code, name, message, property } = collision
-    Reflect.deleteProperty(thrown, 'taken')
-    Object.defineProperty(thrown, AS_OURS, { value: HashCollisionError.prototype })
-    Object.assign(thrown, { code, name, message, property })
-    withStackOf(thrown, thrown.stack)
-  }
-  if (holder.id === undefined) return
-  const { message, taken } = takenError(refused, holder)
-  Object.assign(thrown, { message, taken })
-  withStackOf(thrown, thrown.stack)
-}
-
-/**
- * Finds the text that the first suitable error reports as taken, and its holder. It uses a connection of its own.
- *
- * @returns undefined if no error reports one, or if another text with the same hash was faster
- */
-export async function takenTextError(
-  errors: readonly Error[],
-  dataSource: DataSource,
-): Promise<TextTakenError | undefined> {
-  const declarations = declarationsIn(dataSource)
-  const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
-  for (const one of errors) {
-    if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
-    if (isOfSchema(one)) return undefined
-    const ofNames = takenNamesError(one, dataSource)
-    if (ofNames) return ofNames
-    const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
-    if (!refused) continue
-    const holder = await findTextHolder(refused, query)
-    return holder.isOtherText ? undefined : takenError(refused, holder)
-  }
-  return undefined
-}
-
-/** The key by which `instanceof` of our classes recognizes an error of ours that has TypeORM's prototype. */
-const AS_OURS = Symbol.for('typeorm-unique-text.error')
-
-/**
- * Turns an error of ours into one of TypeORM's as well. TypeORM's own calls throw it, and existing code there expects
- * `QueryFailedError` and its `driverError`.
- *
- * @param failed the error of TypeORM, which stays its `cause`
- * @returns the error, which is then an instance of both classes
- */
-export function asQueryFailedError<Ours extends UniqueTextError, Failed extends Error>(
-  ours: Ours,
-  failed: Failed,
-): Failed & Ours {
-  const prototype: unknown = Object.getPrototypeOf(ours)
-  const { stack } = failed
-  for (const [name, value] of Object.entries(failed)) {
-    // The DETAIL holds values of the row. `driverError` has it.
-    if (!(name in ours) && name !== 'detail') Object.assign(ours, { [name]: value })
-  }
-  Object.defineProperty(ours, AS_OURS, { value: prototype, configurable: true })
-  Object.setPrototypeOf(ours, Object.getPrototypeOf(failed) as object)
-  return withStackOf(ours, stack) as Failed & Ours
-}
-
-/** Gives an error the stack lines of TypeORM's own error, which point to the caller. */
-function withStackOf<One extends Error>(error: One, stack: string | undefined): One {
-  const lines = stack?.slice(Math.max(0, stack.search(/^ {4}at /m))) ?? ''
-  Object.defineProperty(error, 'stack', {
-    value: `${error.name}: ${error.message}\n${lines}`,
-    configurable: true,
-    writable: true,
-  })
-  return error
 }

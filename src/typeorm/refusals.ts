@@ -1,11 +1,33 @@
+/**
+ * @file Makes a `TextTakenError` from the server's error: `textError` for a text, `takenNamesError` for names,
+ * `takenNumberError` for a number. TypeORM's own calls throw it in `explain-errors.ts`; find-or-create and upsert throw
+ * it in `explain` of `calls/write-or-fail.ts`. There, `requireFree` throws the error of `insertOrFail` and
+ * `updateOrFail`, which looks up everything that is taken. Without a refusal, `calls/one-row.ts` throws it for a deleted
+ * row, and `calls/hydrate.ts` for a row of another class.
+ */
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
-import { ChainLimitError, HashCollisionError, ImmutableTextError, type TakenText, TextTakenError } from '../errors'
+import {
+  ChainLimitError,
+  HashCollisionError,
+  ImmutableTextError,
+  type TakenText,
+  TextTakenError,
+  TransactionAbortedError,
+  type UniqueTextError,
+} from '../errors'
 import { namesTable, namesIn, holderDeclaration, declaringMetadata, typedKey } from '../registry/name-declarations'
-import { dataSourceOf, type Declaration, type NameDeclaration, registry, textsOfTable } from '../registry/registry'
+import {
+  dataSourceOf,
+  type Declaration,
+  type NameDeclaration,
+  numbersOfTable,
+  registry,
+  textsOfTable,
+} from '../registry/registry'
 import { quote } from '../sql/identifier'
 import { type RefusedName, refusedNames } from '../sql/names-table'
-import { holderQuery, partitionRoot, refusedPlace } from '../sql/refused'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { holderQuery, PARTITION_ROOT, refusedPlace } from '../sql/taken'
 import { hashOfTexts, type HolderColumns } from '../sql/text-table'
 
 /** Runs SQL and returns its rows as objects. */
@@ -70,7 +92,7 @@ function writtenTable(error: Error): string | undefined {
  * Finds the text that a partition refused. The partition's index has another name, and the catalog names its root
  * table.
  */
-export async function refusedPartition(
+async function refusedPartition(
   error: Error,
   declarations: readonly Declaration[],
   query: QueryRows,
@@ -78,7 +100,7 @@ export async function refusedPartition(
   const { table, schema, detail, code } = serverError(error) ?? {}
   const mayBe = ({ table: one }: Declaration): boolean => refusedPlace(one, detail) !== undefined
   if (code !== SQLSTATE.uniqueViolation || !declarations.some(mayBe)) return undefined
-  const [root] = await query(partitionRoot(), [schema, table])
+  const [root] = await query(PARTITION_ROOT, [schema, table])
   const { schema: ofRoot, table: named } = root ?? {}
   const [found] = declarationsOn({ table: String(named), schema: String(ofRoot) }, declarations.filter(mayBe))
   return found && { declaration: found, error }
@@ -170,19 +192,21 @@ export function idOf(metadata: EntityMetadata, values: readonly unknown[]): Obje
   return metadata.getEntityIdMap(row)
 }
 
-/** Returns the error for a refused text. TypeORM's own calls do not report which of their rows it was in. */
-export function takenError({ declaration, error }: RefusedText, { id, deleted }: TextHolder): TextTakenError {
-  const { metadata, name } = declaration
-  const taken: TakenText = { entity: metadata.name, property: name, id, row: 0, ...(deleted ? { deleted } : {}) }
-  return new TextTakenError([taken], error)
+/**
+ * Returns the error for a refused text. TypeORM's own calls do not report which of their rows it was in.
+ *
+ * @returns undefined if another text with the same hash was faster, and a guard finds another place for this one
+ */
+export function textError(
+  { declaration: { table, metadata, name }, error }: RefusedText,
+  { id, deleted, isOtherText }: TextHolder,
+): HashCollisionError | TextTakenError | undefined {
+  if (isOtherText) return table.guardless === true ? new HashCollisionError(name, error) : undefined
+  return new TextTakenError(
+    [{ entity: metadata.name, property: name, id, row: 0, ...(deleted ? { deleted } : {}) }],
+    error,
+  )
 }
-
-/** Returns the error for a text whose place another text with the same hash has, if no guard finds another place. */
-export const collisionError = (
-  { declaration: { table, name }, error }: RefusedText,
-  { isOtherText }: TextHolder,
-): HashCollisionError | undefined =>
-  isOtherText && table.guardless === true ? new HashCollisionError(name, error) : undefined
 
 /**
  * Translates an error of the guard into one of ours.
@@ -211,31 +235,21 @@ export function guardError(
 /** The holder of a requested name. */
 type NameOwner = Pick<RefusedName, 'holder' | 'holderColumn' | 'key' | 'state'>
 
-/**
- * Returns the names that the triggers refused, from the server's error, or undefined for another error.
- *
- * @param rowOf the 0-based position of a row, by its primary key. @default 0, because TypeORM's calls do not report it
- */
-export function takenByTriggers(
-  error: unknown,
-  dataSource: DataSource,
-  rowOf: (metadata: EntityMetadata, key: readonly unknown[]) => number = () => 0,
-): TakenText[] | undefined {
+/** Returns the names that the triggers refused, from the server's error. TypeORM's calls do not report their rows. */
+export function takenByTriggers(error: unknown, dataSource: DataSource): TakenText[] {
   const refused = serverError(error)
-  if (!refused || !registry.namesEntity.has(dataSource)) return undefined
-  const list = refusedNames(refused, namesTable(dataSource))
-  if (!list || list.length === 0) return undefined
+  if (!refused || !registry.namesEntity.has(dataSource)) return []
   const names = declarationsOn(refused, namesIn(dataSource))
-  return list.flatMap((one) => {
+  return refusedNames(refused, namesTable(dataSource)).flatMap((one) => {
     const requested = names.find(({ text }) => text.column.databaseName === one.column)
-    return requested ? [takenName(requested, rowOf(requested.metadata, one.of), one)] : []
+    return requested ? [takenName(requested, 0, one)] : []
   })
 }
 
-/** Returns the error for names that TypeORM's own calls were refused, or undefined for another error. */
+/** Returns the error for names that the triggers refused, or undefined for another error. */
 export function takenNamesError(error: unknown, dataSource: DataSource): TextTakenError | undefined {
   const taken = takenByTriggers(error, dataSource)
-  return taken && taken.length > 0 ? new TextTakenError(taken, error) : undefined
+  return taken.length > 0 ? new TextTakenError(taken, error) : undefined
 }
 
 /** Describes a requested name and its holder. */
@@ -252,4 +266,109 @@ export function takenName(requested: NameDeclaration, row: number, owner: NameOw
       : {}),
     ...(owner && owner.state !== 'held' ? { state: owner.state } : {}),
   }
+}
+
+/**
+ * The error for a number that another row has. A query would be necessary to find that row. If the caller gave no
+ * number, the number is from a snapshot before that row.
+ */
+export function takenNumberError(
+  failure: Error,
+  { entityMetadatas }: DataSource,
+): TextTakenError | TransactionAbortedError | undefined {
+  const { code, constraint, table } = serverError(failure) ?? {}
+  if (code !== SQLSTATE.uniqueViolation) return undefined
+  const number = entityMetadatas
+    .flatMap(numbersOfTable)
+    .find((one) => one.table.index === constraint && one.table.table === table)
+  if (!number) return undefined
+  if (leavesOut('query' in failure ? String(failure.query) : '', number.table.number)) {
+    return new TransactionAbortedError(
+      failure,
+      `another row of ${number.metadata.name} has got the next "${number.name}"`,
+    )
+  }
+  const taken = { entity: number.metadata.name, property: number.name, id: undefined, row: 0 }
+  return new TextTakenError([taken], failure, 'Leave the number out, so that the next one is given, or give another.')
+}
+
+/** Whether an INSERT leaves out the column, or has DEFAULT for it, as TypeORM writes undefined values. */
+function leavesOut(sql: string, column: string): boolean {
+  const [, columns, row = ''] = /^\s*INSERT INTO [^(]+\(([^)]*)\)\s*VALUES\s*\(([^()]*)\)/iu.exec(sql) ?? []
+  if (columns === undefined) return false
+  const position = columns.split(',').findIndex((one) => [column, quote(column)].includes(one.trim()))
+  return position < 0 || row.split(',')[position]?.trim().toUpperCase() === 'DEFAULT'
+}
+
+/**
+ * Finds the text that the first suitable error reports as taken, and its holder. It uses a connection of its own.
+ *
+ * @returns undefined if no error reports one, or if another text with the same hash was faster
+ */
+export async function takenTextError(
+  errors: readonly Error[],
+  dataSource: DataSource,
+): Promise<TextTakenError | undefined> {
+  const declarations = declarationsIn(dataSource)
+  const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
+  for (const one of errors) {
+    if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
+    if (isOfSchema(one)) return undefined
+    const ofNames = takenNamesError(one, dataSource)
+    if (ofNames) return ofNames
+    const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
+    if (!refused) continue
+    const found = textError(refused, await findTextHolder(refused, query))
+    return found instanceof TextTakenError ? found : undefined
+  }
+  return undefined
+}
+
+/** The key by which `instanceof` of our classes recognizes an error of ours that has TypeORM's prototype. */
+const AS_OURS = Symbol.for('typeorm-unique-text.error')
+
+/**
+ * Turns an error of ours into one of TypeORM's as well. TypeORM's own calls throw it, and existing code there expects
+ * `QueryFailedError` and its `driverError`.
+ *
+ * @param failed the error of TypeORM, which stays its `cause`
+ * @returns the error, which is then an instance of both classes
+ */
+export function asQueryFailedError<Ours extends UniqueTextError, Failed extends Error>(
+  ours: Ours,
+  failed: Failed,
+): Failed & Ours {
+  const prototype: unknown = Object.getPrototypeOf(ours)
+  const { stack } = failed
+  for (const [name, value] of Object.entries(failed)) {
+    // The DETAIL holds values of the row. `driverError` has it.
+    if (!(name in ours) && name !== 'detail') Object.assign(ours, { [name]: value })
+  }
+  Object.defineProperty(ours, AS_OURS, { value: prototype, configurable: true })
+  Object.setPrototypeOf(ours, Object.getPrototypeOf(failed) as object)
+  return withStackOf(ours, stack) as Failed & Ours
+}
+
+/** Completes an error that was thrown before the holder of its text was known. */
+export function completeError(thrown: TextTakenError, refused: RefusedText, holder: TextHolder): void {
+  const found = textError(refused, holder)
+  if (found instanceof HashCollisionError) {
+    // The error that was already thrown turns into the collision.
+    const { code, name, message, property } = found
+    Reflect.deleteProperty(thrown, 'taken')
+    Object.defineProperty(thrown, AS_OURS, { value: HashCollisionError.prototype })
+    Object.assign(thrown, { code, name, message, property })
+  } else if (found && holder.id) Object.assign(thrown, { message: found.message, taken: found.taken })
+  withStackOf(thrown, thrown.stack)
+}
+
+/** Gives an error the stack lines of TypeORM's own error, which point to the caller. */
+function withStackOf<One extends Error>(error: One, stack: string | undefined): One {
+  const lines = stack?.slice(Math.max(0, stack.search(/^ {4}at /m))) ?? ''
+  Object.defineProperty(error, 'stack', {
+    value: `${error.name}: ${error.message}\n${lines}`,
+    configurable: true,
+    writable: true,
+  })
+  return error
 }
