@@ -32,7 +32,7 @@ export const HIGHEST: Readonly<Record<string, string>> = {
  * shows what earlier holders have committed, and nobody else can add to it.
  */
 function placeBody(table: NumberTable): string {
-  const [number, scopes] = [`NEW.${quote(table.number)}`, scopesName(table)]
+  const [number, scopes, key] = [`NEW.${quote(table.number)}`, scopesName(table), scopeKey(table).join(', ')]
   return `
 #variable_conflict use_variable
 DECLARE
@@ -48,15 +48,13 @@ BEGIN${refuseOtherTables(table)}
   IF TG_LEVEL ${EQUALS} 'STATEMENT' THEN
     RETURN NULL;
   END IF;${table.count ? refusePartition(table) : ''}${keepMovedRows(table)}
-  LOOP
-    SELECT k.last INTO newest FROM ${scopes} AS k
-    WHERE ${all(6, ...isScopeOf(table, 'k', 'NEW'))}
-    FOR NO KEY UPDATE;
-    EXIT WHEN FOUND;
-    INSERT INTO ${scopes} (${scopeKey(table).join(', ')})
-    VALUES (${valuesOfKey(table, 'NEW').join(', ')}) ON CONFLICT DO NOTHING;
-    EXIT WHEN FOUND;
-  END LOOP;
+  SELECT k.last INTO newest FROM ${scopes} AS k
+  WHERE ${all(4, ...isScopeOf(table, 'k', 'NEW'))}
+  FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    INSERT INTO ${scopes} AS k (${key}) VALUES (${valuesOfKey(table, 'NEW').join(', ')})
+    ON CONFLICT (${key}) DO UPDATE SET n = k.n RETURNING k.last INTO newest;
+  END IF;
   newest := greatest(newest, (
     ${newestOf(table, 4)}
   ));${setNumber(table, number)}

@@ -51,6 +51,19 @@ test("operators of the user's own are not those by which scopes are told apart",
   }
 })
 
+test('a scope that the unique index tells apart by another operator than ours ends in an error', async () => {
+  const table = numberTable({ scope: [{ name: 'topic', type: 'citext' }] })
+  await client.query(`create extension citext; set statement_timeout = '20s'`)
+  await createNumberedTable(client, table, { scope: { topic: 'citext' } })
+  try {
+    await client.query(`insert into comment (topic) values ('a'), ('a'), ('b')`)
+    await expect(client.query(`insert into comment (topic) values ('A')`)).rejects.toMatchObject({ code: '23505' })
+    expect(await numbersOf(client, table)).toBe('a: 1 2; b: 1')
+  } finally {
+    await client.query('reset statement_timeout; drop extension citext cascade')
+  }
+})
+
 describe.each(Object.entries(SCOPES))('a scope of %s', (_name, { scope, values, shown }) => {
   const names = Object.keys(scope)
   const table = numberTable({ scope: Object.entries(scope).map(([name, type]) => ({ name, type })) })
