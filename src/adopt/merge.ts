@@ -452,11 +452,11 @@ async function mergeReady(run: MergeRun, ready: readonly Pair[], query: PairsQue
   for (const one of references) {
     if (one.obstacle !== undefined) continue
     const rows = await query<Returned>(statements.turn(one), ready)
+    // By a trigger, or by a column's type that rounds. What a trigger has undone is found later.
+    if (rows.some((row) => row['new'] !== row['kept'] && row['new'] !== row['old']))
+      throw new Unmergeable(`${one.table} stores another key`)
     if (rows.length > 0) turned.set(one, rows.length)
     for (const row of rows) {
-      // By a trigger, or by a column's type that rounds. What a trigger has undone is found later.
-      if (row['new'] !== row['kept'] && row['new'] !== row['old'])
-        throw new Unmergeable(`${one.table} stores another key`)
       const key = valuesOf(one.key, row)
       changes.push({ table: tableName(one), key, column: one.columns[0], old: row['old'], new: row['new'] })
     }
