@@ -79,12 +79,12 @@ const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the
 
 function conclude(
   { end, lines, created, found, rejected }: ImportReport,
-  { invocation: { dryRun, strict }, streams: { stderr } }: ImportRun,
+  { invocation: { dryRun }, streams: { stderr } }: ImportRun,
 ): ExitCode {
   if (end.kind === 'done') {
     const isAll = rejected > 0 && created + found === 0
     if (isAll) stderr.write('\nEvery line is rejected. Mend the list or the declaration, and run the command again.\n')
-    return isAll || (strict && rejected > 0) ? EXIT.failed : EXIT.done
+    return isAll ? EXIT.failed : EXIT.done
   }
   const next = dryRun
     ? 'Run the command again: it starts at the top.'

@@ -35,8 +35,6 @@ type EntityInvocation = {
       readonly dryRun: boolean
       /** The file for the refused lines. */
       readonly refused: string | undefined
-      /** Whether a refused line is a failure. */
-      readonly strict: boolean
       /** Whether all output is lines of JSON. */
       readonly json: boolean
     }
@@ -77,7 +75,7 @@ export class UsageError extends Error {
 
 export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME]
                                   [--format FORMAT --map PROPERTY=COLUMN …]
-                                  [--set PROPERTY=VALUE …] [--dry-run] [--strict]
+                                  [--set PROPERTY=VALUE …] [--dry-run]
                                   [--refused FILE] [--json] LIST
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME] [--json]
        typeorm-unique-text recount -d DATA-SOURCE --entity NAME [--property NAME]
@@ -142,7 +140,6 @@ written. abandon removes everything again and changes no text (docs/adopting.md)
                           record names the columns, unless each COLUMN is a number
       --set PROPERTY=VALUE
                           the value of a property in every row; repeatable
-      --strict            a refused line makes the exit code 1
       --json              print the report of the doctor as JSON (docs/doctor.md); import,
                           adopt and abandon print each event as a line of JSON
   -h, --help              show this help and exit
@@ -170,7 +167,6 @@ const OPTIONS = {
   format: { type: 'string', of: ['import'] },
   map: { type: 'string', multiple: true, of: ['import'] },
   set: { type: 'string', multiple: true, of: ['import'] },
-  strict: { type: 'boolean', of: ['import'] },
   json: { type: 'boolean', of: ['import', 'doctor', 'adopt', 'abandon'] },
   'dry-run': { type: 'boolean', of: ['import', 'adopt'] },
   until: { type: 'string', of: ['adopt'] },
@@ -235,7 +231,7 @@ function requireTaken(command: CommandName, values: Values, operands: readonly s
 }
 
 function listOptions(values: Values, [list, ...more]: readonly string[]) {
-  const { format, map = [], set = [], 'dry-run': dryRun = false, refused, strict = false, json = false } = values
+  const { format, map = [], set = [], 'dry-run': dryRun = false, refused, json = false } = values
   if ((format === undefined) !== (map.length === 0))
     throw new UsageError('--format and --map go together: --format csv --map url=link')
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
@@ -243,7 +239,7 @@ function listOptions(values: Values, [list, ...more]: readonly string[]) {
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
   const chosen = choiceOf<RecordFormat>('format', format, ['csv', 'tsv', 'ndjson'])
   const records = chosen && { format: chosen, map: propertyPairs('map', map) }
-  return { list, records, set: propertyPairs('set', set), dryRun, refused, strict, json }
+  return { list, records, set: propertyPairs('set', set), dryRun, refused, json }
 }
 
 /** Parses the option's value for each property. */

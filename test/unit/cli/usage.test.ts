@@ -13,7 +13,6 @@ describe('parseInvocation', () => {
       property: 'url',
       list: 'LIST',
       dryRun: false,
-      strict: false,
       json: false,
       set: new Map(),
     }
@@ -40,10 +39,9 @@ describe('parseInvocation', () => {
 
   test('an import of records fills properties from columns, and from values', () => {
     const args = ['import', '-d', 'o.ts', '--entity', 'Page', '--format', 'tsv', '--map', 'url=a=b', '--map', 'title=2']
-    expect(parseInvocation([...args, '--set', 'site=', '--strict', '--json', 'LIST'])).toMatchObject({
+    expect(parseInvocation([...args, '--set', 'site=', '--json', 'LIST'])).toMatchObject({
       records: { format: 'tsv', map: new Map(Object.entries({ url: 'a=b', title: '2' })) },
       set: new Map([['site', '']]),
-      strict: true,
       json: true,
     })
   })
