@@ -344,7 +344,7 @@ export function refusedPlace(table: TextTable, detail: string | undefined): Refu
 }
 
 /** The table that a partition belongs to, as `schema` and `table`. */
-export const PARTITION_ROOT = `SELECT n.nspname AS schema, r.relname AS table
+export const PARTITION_ROOT: string = `SELECT n.nspname AS schema, r.relname AS table
 FROM pg_catalog.pg_class AS r
 ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
 WHERE r.oid ${EQUALS} pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::pg_catalog.text, $2::pg_catalog.text)))`
