@@ -170,18 +170,6 @@ describe("TypeORM's own calls", () => {
     ])
   })
 
-  test('cascading deletes, raw SQL and TRUNCATE release all names of a row', async () => {
-    const organization = await dataSource.getRepository(Organization).save({ handle: 'org' })
-    const user = await User.save({ handle: 'a', organization } as User)
-    await User.update(user.id, { handle: 'b' })
-    await dataSource.query('DELETE FROM organization')
-    expect(await kept()).toEqual([])
-    await dataSource.query(`INSERT INTO place (handle) SELECT 'place ' || i FROM generate_series(1, 500) AS i`)
-    expect(await dataSource.getRepository(Name).countBy({ namespace: 'handle' })).toBe(500)
-    await dataSource.query('TRUNCATE place')
-    expect(await kept()).toEqual([])
-  })
-
   test('a row that is softly deleted keeps its name', async () => {
     const ada = await User.create({ handle: 'ada' }).save()
     await ada.softRemove()
