@@ -166,6 +166,7 @@ type Change = readonly [before: Entityish, rows: string, after: Entityish, expec
 const few = fewHashes(2)
 
 const changes: Readonly<Record<string, Change>> = {
+  'another maximum length of a chain': [page({ maxChainLength: 5 }), TOGETHER, page({ maxChainLength: 6 }), 'A@0! B@1'],
   'a scope that parts a chain': [
     page({}),
     insert(`(1, ${A})`, `(2, ${B})`, `(2, 'other')`),

@@ -149,37 +149,6 @@ test('save and insert leave the stored text and no hidden column on the entity',
   expect(await repository.save(saved)).toEqual({ id: 1, longText: 'z' })
 })
 
-test('a changed declaration is found, also where its decorator is gone, and the way back restores the old guard', async () => {
-  const Before = entity('Before', { text: text({ maxChainLength: 5 }) }, { name: 'thing' })
-  const After = entity('After', { text: text({ maxChainLength: 6 }) }, { name: 'thing' })
-  const Gone = entity('Gone', { text: column('text') }, { name: 'thing' })
-  const first = await db.dataSource([Before], { dropSchema: true })
-  const client = await db.client()
-  const state = async () =>
-    (
-      await client.query(
-        `select p.proname, p.prosrc, p.proconfig, obj_description(p.oid) as comment, p.proacl::text,
-           (select jsonb_agg(pg_get_triggerdef(t.oid) order by tgname) from pg_trigger t where t.tgfoid = p.oid) as triggers
-         from pg_proc p where p.pronamespace = current_schema()::regnamespace
-            and p.proname ~ '^unique_text_(thing__|chain_v1)' order by 1`,
-      )
-    ).rows
-  const original = await state()
-  expect(original.map(({ proname }) => proname)).toEqual(['unique_text_chain_v1', 'unique_text_thing__text'])
-  await first.destroy()
-
-  for (const entity of [After, Gone]) {
-    const dataSource = await db.dataSource([entity], { synchronize: false })
-    const { up, down } = await migrate(dataSource)
-    expect(up.length).toBeGreaterThan(0)
-    expect((await generate(dataSource)).up).toEqual([])
-    expect(await state()).not.toEqual(original)
-    await runAll(dataSource, down)
-    expect(await state()).toEqual(original)
-    await dataSource.destroy()
-  }
-})
-
 test('declaring, and then widening, a column of a filled table keeps its texts', async () => {
   @Entity({ name: 'thing' })
   class Short {
