@@ -59,17 +59,13 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /** The results. An input has none if the call failed before its row was written. */
   readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly load: RelationsToLoad | undefined
-  private readonly rows = new Map<string, DistinctRow>()
   readonly progress: Progress
-  private readonly shared: (GivenRow & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
-  /** Inputs that wait until an earlier input with the same text is written. */
+  /** The last row of each text, by its identity. */
+  private readonly texts = new Map<string, TextRow>()
+  private round = 0
+  /** The inputs of the next round. */
   private later: GivenRow[] = []
-  /** The identities of texts for which an input waits. */
-  private readonly waiting = new Set<string>()
-  /** The identities of texts whose inputs were refused when they were written together. */
-  private readonly apart = new Set<string>()
-  /** The rows of earlier rounds, by their identity. */
-  private readonly before = new Map<string, DistinctRow[]>()
+  private shared: (GivenRow & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
   /** The length of the texts that will be sent. */
   characters = 0
   private over = false
@@ -132,11 +128,17 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
       const requested = requestedRow(this.entityText, values, ofRow)
       const { row, more } = requested
+      const { identity } = row
       if (updates) requireUsed(this.entityText, updates, row)
-      const known = this.rows.get(row.identity)
-      if (known) return this.repeat(known, requested, input)
-      if (this.rules.ahead && this.isAhead(this.rules.ahead, row.identity, { input, values })) return
-      this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: requested.create })
+      const before = this.texts.get(identity)
+      if (before?.round === this.round) return this.repeat(before, requested, input)
+      if (this.rules.ahead && this.isAhead(this.rules.ahead, identity, { input, values })) return
+      // SQL may use the row as the previous input left it.
+      const state = (updates && updates.sqlKey !== '') || before?.state === 'apart' ? 'apart' : 'open'
+      // The rows of a round are in the order of its inputs.
+      if (before) this.texts.delete(identity)
+      const given = { input, repeats: undefined, row, values, more, create: requested.create }
+      this.texts.set(identity, { ...given, state, round: this.round, before })
       for (const value of row.all) if (typeof value === 'string') this.characters += value.length
     } catch (error) {
       // The user's own transformer may throw any error for one row.
@@ -148,25 +150,18 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    * Adds another input with the same text. Changes are merged only if no value is lost, because a value that a later
    * input replaces might be refused.
    */
-  private repeat(known: DistinctRow, requested: RequestedRow, input: number): void {
-    const { identity } = requested.row
+  private repeat(known: TextRow, requested: RequestedRow, input: number): void {
+    const { row, values } = requested
     const { updates } = this.rules
-    const update = updateOf(updates, requested.row)
-    // SQL may use the row as the previous input left it.
-    const isApart = this.waiting.has(identity) || this.apart.has(identity) || (updates && updates.sqlKey !== '')
-    if (isApart || isReplaced(known.row, requested.row, update)) {
-      this.waiting.add(identity)
-      this.later.push({ input, values: requested.values })
+    if (known.state === 'open' && isReplaced(known.row, row, updateOf(updates, row))) known.state = 'full'
+    if (known.state !== 'open') {
+      this.later.push({ input, values })
       return
     }
-    const like = [known, ...(this.before.get(identity) ?? [])].find((one) => sameValues(one.row, requested.row))
+    const like = roundsOf(known).find((one) => sameValues(one.row, row))
     known.repeats ??= []
-    known.repeats.push({
-      input,
-      values: requested.values,
-      sameAs: requested.create === undefined ? like?.input : undefined,
-    })
-    if (updates) this.rows.set(identity, withUpdate(this.entityText, updates, known, requested))
+    known.repeats.push({ input, values, sameAs: requested.create === undefined ? like?.input : undefined })
+    if (updates) this.texts.set(row.identity, withUpdate(this.entityText, updates, known, requested))
   }
 
   /**
@@ -175,9 +170,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    */
   private isAhead(ahead: readonly PreparedMany<Entity>[], identity: string, given: GivenRow): boolean {
     for (const by of ahead) {
-      const of = by.over ? undefined : by.rows.get(identity)?.input
-      if (of === undefined) continue
-      this.shared.push({ ...given, by, of })
+      const row = by.over ? undefined : by.texts.get(identity)
+      if (row?.round !== by.round) continue
+      this.shared.push({ ...given, by, of: row.input })
       return true
     }
     return false
@@ -190,12 +185,13 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    */
   async answerShared(manager: EntityManager | undefined): Promise<void> {
     const own: GivenRow[] = []
-    for (const { input, values, by, of } of this.shared.splice(0)) {
+    for (const { input, values, by, of } of this.shared) {
       const result = by.results[of]
       if (result && 'entity' in result) {
         writeResult(this, { input, repeats: undefined }, { ...result, created: false })
       } else if (result) own.push({ input, values })
     }
+    this.shared = []
     if (own.length === 0 || !manager) return
     this.startRound(own)
     await this.run(manager)
@@ -207,7 +203,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
-    if (this.rows.size === 0) {
+    if (this.rows().length === 0) {
       if (this.results.length > 0) this.progress.report()
       return this.results
     }
@@ -223,7 +219,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         this.startRound(again)
       }
       // A list of thousands of rows would cost memory, so it is not made if nobody reads it.
-      const isOver = this.rules.unfinished || (this.before.size === 0 && !this.load && !listensToLoad(entityText))
+      const isOver = this.rules.unfinished || (this.round === 0 && !this.load && !listensToLoad(entityText))
       if (!isOver) await finish(session, entityText, this.given(), this.load)
     } finally {
       this.over = true
@@ -245,7 +241,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const byScope = scopeOrder(metadata)
     const inOrder = (rows: DistinctRow[]): DistinctRow[] =>
       byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
-    const requested = inOrder([...this.rows.values()])
+    const requested = inOrder(this.rows())
     const rows = isDeferred ? inOrder(await completeMissing(base, requested)) : requested
     // Each call reads the defaults, so that a changed default takes effect at once, as it does for a single row.
     const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : undefined
@@ -266,13 +262,12 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    */
   private again(): GivenRow[] {
     const again = this.later
-    this.later = []
-    this.waiting.clear()
-    for (const { input, values, row, repeats } of this.rows.values()) {
+    for (const row of this.rows()) {
+      const { input, values, repeats } = row
       const result = this.results[input]
       if (!repeats || (result && 'entity' in result)) continue
       if (!result) {
-        this.apart.add(row.identity)
+        row.state = 'apart'
         again.push({ input, values }, ...repeats)
         continue
       }
@@ -289,33 +284,53 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   private startRound(inputs: readonly GivenRow[]): void {
-    for (const row of this.rows.values()) {
-      const { identity } = row.row
-      this.before.set(identity, [...(this.before.get(identity) ?? []), row])
-    }
-    this.rows.clear()
+    this.round += 1
+    this.later = []
     for (const { values, input } of inputs) this.add(values as DeepPartial<Entity>, input)
+  }
+
+  /** Returns the rows of this round. */
+  private rows(): TextRow[] {
+    const rows = [...this.texts.values()]
+    return this.round === 0 ? rows : rows.filter(({ round }) => round === this.round)
   }
 
   /** Returns one entity for equal texts, in the state after the last round. */
   private given(): FindOrCreateResult<Entity>[] {
-    const given = new Map<string, FindOrCreateResult<Entity>>()
-    for (const rows of [...this.before.values(), this.rows.values()]) {
-      for (const { input, row } of rows) {
+    return [...this.texts.values()].flatMap((row) => {
+      const rounds = roundsOf(row)
+      const results = rounds.map(({ input }) => this.results[input])
+      const last = results.find((one) => one !== undefined && 'entity' in one)
+      if (!last) return []
+      const inputs = rounds.flatMap(({ input, repeats = [] }) => [input, ...repeats.map((repeat) => repeat.input)])
+      for (const input of rounds.length > 1 ? inputs : []) {
         const result = this.results[input]
-        if (result && 'entity' in result) given.set(row.identity, result)
+        if (result && 'entity' in result) this.results[input] = { ...result, entity: last.entity }
       }
-    }
-    for (const [identity, rows] of this.before) {
-      const entity = given.get(identity)?.entity
-      const inputs = rows.flatMap(({ input, repeats = [] }) => [input, ...repeats.map((repeat) => repeat.input)])
-      for (const input of entity ? inputs : []) {
-        const result = this.results[input]
-        if (entity && result && 'entity' in result) this.results[input] = { ...result, entity }
-      }
-    }
-    return [...given.values()]
+      return [last]
+    })
   }
+}
+
+/** A row of a round, and what it does with further inputs that have its text. */
+interface TextRow extends DistinctRow {
+  /**
+   * - `open`: an input joins it.
+   * - `full`: an input would replace a value of it, so this one and those behind it wait for the next round.
+   * - `apart`: inputs that were written together were refused, or SQL uses the row. Each input has a round of its own.
+   */
+  state: 'open' | 'full' | 'apart'
+  /** 0-based. */
+  readonly round: number
+  /** The row with the text in an earlier round. */
+  readonly before: TextRow | undefined
+}
+
+/** Returns the row, and the rows with its text in earlier rounds, the last one first. */
+function roundsOf(row: TextRow): readonly TextRow[] {
+  const rounds = [row]
+  for (let one = row.before; one; one = one.before) rounds.push(one)
+  return rounds
 }
 
 /** Reports the progress of a call to the caller, and lets the caller end it between two batches. */
