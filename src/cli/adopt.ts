@@ -56,15 +56,10 @@ const DISK_FULL =
 /** @returns whether nothing is left to do by hand */
 async function runCommand(command: Command): Promise<boolean> {
   const { dataSource, invocation, target, reporter } = command
-  const { pace, status } = invocation
-  const { property } = pace
-  if (status) {
-    const found = await adoptionStatus(dataSource, target, { property })
-    reporter.report(found, () => formatStatus(found))
-  } else if (invocation.kind === 'abandon') {
-    const report = await abandon(dataSource, target, { property, ...reporter.locking })
-    reporter.report(report, () => 'The table is abandoned. No text was changed.\n')
-  } else return await adoptAndMerge(command)
+  if (invocation.kind === 'adopt') return await adoptAndMerge(command)
+  const { property } = invocation.pace
+  const report = await abandon(dataSource, target, { property, ...reporter.locking })
+  reporter.report(report, () => 'The table is abandoned. No text was changed.\n')
   return true
 }
 
@@ -323,24 +318,6 @@ function describeRows(rows: number, total: number | undefined, perSecond: number
   if (rows === 0) return []
   const done = total === undefined ? number(rows) : `${number(rows)} of ${number(total)}`
   return [`${done} rows`, ...(perSecond === undefined ? [] : [`${number(perSecond)} rows/s`])]
-}
-
-function formatStatus({ step, phase, fraction, command, holders, ...server }: AdoptionStatus): string {
-  const { tableBytes, lagMilliseconds, walBytes } = server
-  const megabytes = (bytes: number): string => `${number(Math.round(bytes / 1e6))} MB`
-  const working =
-    command &&
-    `pid ${command.pid} (${command.user}, "${command.application}"), connected for ${command.seconds} s, ` +
-      `${command.waitsFor === null ? 'works' : `waits for ${command.waitsFor}`}: ${command.query}`
-  const share = fraction === null ? [] : [`${Math.floor(fraction * 100)} %`]
-  return linesOf([
-    ['step', step ?? 'none', ...(phase === null ? [] : [phase]), ...share].join('  '),
-    `command  ${working ?? 'none works on the table'}`,
-    ...(tableBytes === null ? [] : [`table  ${megabytes(tableBytes)}`]),
-    `standbys  ${number(lagMilliseconds)} ms behind`,
-    `WAL for slots and archive  ${megabytes(walBytes)}`,
-    ...holders.map((holder) => `holds a lock  ${describeHolder(holder)}`),
-  ])
 }
 
 /** @param merges whether duplicates are merged next */

@@ -41,8 +41,6 @@ type EntityInvocation = {
   | {
       readonly kind: 'adopt' | 'abandon'
       readonly dryRun: boolean
-      /** Whether to report the command of another terminal and change nothing. */
-      readonly status: boolean
       /** Whether all output is lines of JSON. */
       readonly json: boolean
       readonly options: AdoptOptions
@@ -115,8 +113,6 @@ written. abandon removes everything again and changes no text (docs/adopting.md)
                             holds the number and may change meanwhile: ./pause.txt
       --max-lag N           wait while a standby is more than N milliseconds behind
       --max-wal N           wait while slots or the archive need more than N MB of WAL
-      --status              report how far a command in another terminal is, what it
-                            waits for and who holds a lock, and change nothing
       --fake MIGRATION      then mark this pending migration as run
       --merge WHICH         then keep the oldest or newest row of equal texts, turn all
                             references to it, and delete the others; needs --list
@@ -174,7 +170,6 @@ const OPTIONS = {
   pause: { type: 'string', of: ['adopt'] },
   'max-lag': { type: 'string', of: ['adopt'] },
   'max-wal': { type: 'string', of: ['adopt'] },
-  status: { type: 'boolean', of: ['adopt'] },
   fake: { type: 'string', of: ['adopt'] },
   merge: { type: 'string', of: ['adopt'] },
   also: { type: 'string', multiple: true, of: ['adopt'] },
@@ -225,9 +220,6 @@ function requireTaken(command: CommandName, values: Values, operands: readonly s
     throw new UsageError('--also and --list are for --merge: --merge oldest --list merge.jsonl')
   if (given.includes('merge') && !given.includes('list'))
     throw new UsageError('Name the file that keeps what the merge deletes and changes: --list merge.jsonl')
-  const beside = given.find((one) => !['dataSource', 'entity', 'property', 'json', 'status'].includes(one))
-  if (given.includes('status') && beside !== undefined)
-    throw new UsageError(`--status does nothing but report. Remove --${beside}.`)
 }
 
 function listOptions(values: Values, [list, ...more]: readonly string[]) {
@@ -269,7 +261,6 @@ function adoptOptions(values: Values) {
   }
   return {
     dryRun: values['dry-run'] === true,
-    status: values.status === true,
     json: values.json === true,
     options: {
       ...pace,

@@ -203,15 +203,5 @@ describe('the command', () => {
     expect(events.map(({ event }) => event)).toEqual(expect.arrayContaining(['progress', 'lock', 'report']))
     expect(events.at(-1)).toMatchObject({ event: 'report', step: 'done', counts: { filled: 300 } })
     for (const { time } of events) expect(new Date(time).toISOString()).toBe(time)
-    const status = await run(['--status', '--json'])
-    expect(JSON.parse(status.out)).toMatchObject({ event: 'report', ...NOBODY })
-  })
-
-  test('reports the status to a person', async () => {
-    await run(['--until', 'begin'])
-    await other.query('begin; select from page')
-    const { out } = await run(['--status'])
-    expect(out).toMatch(/^step {2}fill\ncommand {2}none works on the table\ntable {2}\d+ MB\n/)
-    expect(out).toMatch(/\nholds a lock {2}pid \d+ \(postgres, "a report"\) has a transaction open for \d+ s \(idle in/)
   })
 })

@@ -88,7 +88,6 @@ describe('parseInvocation', () => {
     ['abandon', '--list', 'keys'],
     ['abandon', '--until', 'fill'],
     ['doctor', '--dry-run'],
-    ['abandon', '--status'],
     ['import', '--merge', 'oldest', 'LIST'],
   ])('%s refuses %s, which would be ignored', (command, ...args) => {
     expect(() => parseInvocation([command, '-d', 'o.ts', '--entity', 'Page', ...args])).toThrow(
@@ -104,15 +103,6 @@ describe('parseInvocation', () => {
       merge: { keep: 'newest', list: 'a', also: [] },
     })
   })
-
-  test.each([['--dry-run'], ['--until', 'fill'], ['--merge', 'oldest', '--list', 'a']])(
-    '--status does nothing beside %s',
-    (...args) => {
-      const command = ['adopt', '-d', 'o.ts', '--entity', 'Page', '--json', '--status']
-      expect(parseInvocation(command)).toMatchObject({ status: true })
-      expect(() => parseInvocation([...command, ...args])).toThrow('--status does nothing but report')
-    },
-  )
 
   test('the pause is a number, or a file that is read again and again', () => {
     const paused = (given: string): unknown => {
