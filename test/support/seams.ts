@@ -32,5 +32,4 @@ const commandWith =
 /** The commands with replacements for time and chance. */
 export const adoptWith = commandWith<AdoptOptions, AdoptReport>(adopt)
 
-
 export const mergeWith = commandWith<MergeOptions, MergeReport>(mergeDuplicates)
