@@ -127,23 +127,29 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const { create, updates, first = 0 } = this.rules
       const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
       const requested = requestedRow(this.entityText, values, ofRow)
-      const { row, more } = requested
+      const { row } = requested
       const { identity } = row
       if (updates) requireUsed(this.entityText, updates, row)
       const before = this.texts.get(identity)
       if (before?.round === this.round) return this.repeat(before, requested, input)
       if (this.rules.ahead && this.isAhead(this.rules.ahead, identity, { input, values })) return
-      // SQL may use the row as the previous input left it.
-      const state = (updates && updates.sqlKey !== '') || before?.state === 'apart' ? 'apart' : 'open'
-      // The rows of a round are in the order of its inputs.
-      if (before) this.texts.delete(identity)
-      const given = { input, repeats: undefined, row, values, more, create: requested.create }
-      this.texts.set(identity, { ...given, state, round: this.round, before })
-      for (const value of row.all) if (typeof value === 'string') this.characters += value.length
+      this.begin(requested, input, before)
     } catch (error) {
       // The user's own transformer may throw any error for one row.
       writeResult(this, { input, repeats: undefined }, { error: toRowError(error) })
     }
+  }
+
+  /** Adds the first input of a round with its text. */
+  private begin({ row, values, more, create }: RequestedRow, input: number, before: TextRow | undefined): void {
+    // The rows of a round are in the order of its inputs.
+    if (before) this.texts.delete(row.identity)
+    // SQL may use the row as the previous input left it.
+    const { updates } = this.rules
+    const state = before?.state === 'apart' || (updates && updates.sqlKey !== '') ? 'apart' : 'open'
+    const given = { input, repeats: undefined, row, values, more, create }
+    this.texts.set(row.identity, { ...given, state, round: this.round, before })
+    for (const value of row.all) if (typeof value === 'string') this.characters += value.length
   }
 
   /**
