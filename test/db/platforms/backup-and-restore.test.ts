@@ -155,7 +155,7 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     const [next] = (await to.manager.insert(Post, { topic: 1 })).generatedMaps
     expect(next).toMatchObject({ number: 4 })
     expect(await countWithin(to.manager, Post, { topic: 1 })).toBe(3)
-    expect(await run(commands[4] ?? '')).toMatch(/ 0 warnings|0 errors/)
+    expect(await run(commands[3] ?? '')).toMatch(/ 0 warnings|0 errors/)
   })
 
   test.each(['post', 'comment', 'names', '"user"'])(
@@ -195,11 +195,12 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     expect(await seen(to)).toEqual(await seen(from))
   })
 
-  test('names that were left out come back by the command', async () => {
+  test('names that were left out come back when their table is dropped and made anew', async () => {
     to = await opened(`to ${turn}`)
     expect(await run((commands[1] ?? '').replace('--data-only', `--data-only -T names`))).not.toMatch(/^failed/)
     expect(await to.query('select from names')).toEqual([])
-    expect(await run(commands[3] ?? '')).not.toMatch(/^failed/)
+    await to.query('drop table names')
+    await to.synchronize()
     expect(
       (await to.manager.find(Name, { order: { text: 'ASC' } })).map(({ text, state }) => `${text} ${state}`),
     ).toEqual(['grace held', 'lovelace held'])
@@ -217,7 +218,7 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     await to.synchronize()
     const held = `select text, holder_key from names where state = 'held' order by text`
     expect(await to.query(held)).toEqual(await from.query(held))
-    expect(await run(commands[4] ?? '')).toMatch(/0 errors/)
+    expect(await run(commands[3] ?? '')).toMatch(/0 errors/)
     const { texts, counts, tickets } = await seen(to)
     expect(await seen(from)).toMatchObject({ texts, counts, tickets })
   })
