@@ -56,7 +56,7 @@ import {
   type Wanted,
   writeChanges,
 } from './pages'
-import type { AdoptSession } from './session'
+import { AdoptionError, type AdoptSession } from './session'
 import { guardedAs, guardIn, noteOf, refuseTaken, refuseTarget } from './guarded'
 import {
   type AdoptedTable,
@@ -697,7 +697,12 @@ export class GuardedText extends TextWork {
     let page = stored && stored.page < (stored.pages ?? 0) ? stored.page : 0
     if (page === 0) await session.all(createRefused(on))
     for (let sweeps = 1; ; sweeps += 1) {
-      const left = await this.sweep(run, page)
+      const left = await this.sweep(run, page).catch(async (error: unknown) => {
+        // Nothing was written, so the table stays adopted.
+        const isRefused = error instanceof AdoptionError && error.reason === 'user-triggers'
+        if (isRefused) await session.query(forgetState(on), [on.table.guard])
+        throw error
+      })
       if (left === 0 && page === 0) return 'guard'
       if (left > 0) await session.rest(sweeps)
       page = 0

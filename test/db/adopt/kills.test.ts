@@ -98,13 +98,16 @@ async function adoptUnderFire(
     for (;;) {
       const pieces = strikes < most ? 8 + Math.floor(random() * LATEST_PIECE) : Infinity
       const { done, told } = await strike(pieces)
+      // A command that was killed after its last commit has adopted the table. The next one finds texts that the writers
+      // stored since then, and refuses to fire the ledger's triggers for them.
+      const isAdopted = done || told.includes('the guard has to run')
       const struck = relay.disarm()
       if (struck) strikes += 1
-      else if (!done) throw new Error(`It ended by itself: ${told}`)
+      else if (!isAdopted) throw new Error(`It ended by itself: ${told}`)
       const now = await client()
       await forgotten(now)
       expect({ faults: await faults(now, table), told }).toEqual({ faults: [], told })
-      if (done) break
+      if (isAdopted) break
     }
   } finally {
     await writers.end()

@@ -68,6 +68,7 @@ test('nobody is locked out, and a trigger of the user fires only for a text that
   expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ unchanged: true, locks: [] })
   await client.query(`insert into page (url) values ('Old')`)
   await expect(adopt(dataSource, Page, AT_LEISURE)).rejects.toMatchObject({ reason: 'user-triggers' })
+  expect((await doctor(dataSource)).findings.map(({ code }) => code)).toEqual(['trigger.user', 'text.unnormalized'])
   const fired = await adopt(dataSource, Page, { ...AT_LEISURE, userTriggers: 'fire' })
   expect(fired).toMatchObject({ step: 'done', unchanged: false, counts: { normalized: 1 }, locks: [] })
   expect((await client.query('select from seen')).rowCount).toBe(1)
