@@ -80,7 +80,7 @@ const setAside = (of: string, { table }: FormerScopes): string => `
         AND c.oid ${EQUALS} ${literal(of)}::pg_catalog.regclass
     ) THEN
       RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(scopesName(table))},
-        MESSAGE = 'the table of scopes is no table of the owner of the numbered table',
+        MESSAGE = 'the table of scopes does not belong to the owner of the numbered table',
         HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the numbered table.';
     END IF;
     ALTER TABLE ${scopesTable(table)} RENAME TO ${BEFORE};
