@@ -1,13 +1,11 @@
 /**
  * Makes `dist` of the ES modules and the declarations that `tsc` wrote to the folder `.modules`:
  *
- * - CommonJS for Node.js: a file for each entry, and files that entries share. Names and lines are kept for stack traces.
- * - `esm` for bundlers: file by file, so that a bundler leaves out what nobody uses, and minified, as bundlers do anyway.
+ * - CommonJS: a file for each entry, and files that entries share. Names and lines are kept for stack traces.
+ * - for `import`, a file for each entry that exports the CommonJS file. So neither a process nor a bundle has a class twice.
  * - declarations: a file for each entry, and files that entries share.
  *
- * Only bundlers read `esm`: package.json offers it under the condition `module`, for `import` and for `require`. Node.js does
- * not know that condition and gets CommonJS for both. So neither a process nor a bundle has a class twice.
- * Both hold normalize-url, because it is an ES module only and a normalizer is synchronous.
+ * The CommonJS files hold normalize-url, because it is an ES module only and a normalizer is synchronous.
  */
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
@@ -52,16 +50,6 @@ await bundle(['text/normalize-url'], '.js', { dir: FROM, format: 'esm' })
 
 // The version of Node.js is examined before any other file is loaded. The benchmark measures the import by itself.
 await bundle([...entries, 'cli/node-version', 'cli/import', 'cli/main'], '.js', { dir: TO, format: 'cjs' })
-
-const keepNames = { class: true, function: false }
-const minify = { compress: { keepNames }, mangle: { keepNames }, codegen: { removeWhitespace: true } }
-const modules = {
-  dir: path.join(TO, 'esm'),
-  format: 'esm',
-  preserveModules: true,
-  preserveModulesRoot: path.resolve(FROM),
-}
-await bundle(entries, '.mjs', { ...modules, minify })
 
 await bundle(
   entries,

@@ -3,7 +3,6 @@ import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { Session } from 'node:inspector/promises'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { build } from 'esbuild'
 import { Client } from 'pg'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import ts from 'typescript'
@@ -144,20 +143,6 @@ function cycles(sources: readonly Source[]): Figures {
     return false
   }
   return { 'files in import cycles': [...known].filter(reaches).length }
-}
-
-async function bundles(): Promise<Figures> {
-  const figures: Figures = {}
-  const root = ['{ UniqueText }', '{ findOrCreate }', '*'].map((what) => [what, 'index'])
-  for (const [what, file] of [...root, ['{ parseUrl }', 'url/index'], ['*', 'errors']]) {
-    const contents = `export ${what} from './src/${file}'`
-    const options = { bundle: true, minify: true, write: false as const, external: ['typeorm', 'pg'] }
-    const stdin = { contents, resolveDir: ROOT }
-    const { outputFiles } = await build({ ...options, stdin, platform: 'node', format: 'esm', legalComments: 'none' })
-    const size = outputFiles[0]?.contents.length ?? NaN
-    figures[`bundle of ${what} from ${file}, kB`] = (size / 1_000).toFixed(1)
-  }
-  return figures
 }
 
 /** The sources as CommonJS, file by file: what is published has fewer files, and a getter for each export. */
@@ -302,7 +287,7 @@ async function main(): Promise<void> {
     await compile(sources)
     const url = inDatabase(server.url, database)
     const tests = { 'test, lines': await linesBelow('test'), '  golden, lines': await linesBelow('test/golden') }
-    const figures = { ...sizes(sources), ...names(sources), ...cycles(sources), ...(await bundles()) }
+    const figures = { ...sizes(sources), ...names(sources), ...cycles(sources) }
     const all = { ...figures, ...(await migrations(url)), ...(await calls(url)), ...tests }
     for (const [name, figure] of Object.entries(all)) console.log(`${name.padEnd(56)} ${figure}`)
   } finally {
