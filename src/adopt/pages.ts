@@ -319,10 +319,12 @@ export async function refuseListed({ session, options }: WorkRun, target: Target
   if (options.refused === 'keep') return
   const { refused, refusedTotal } = await refusedRows(session, target)
   if (refusedTotal === 0) return
-  const named = refused.map(({ key, reason }) => `${JSON.stringify(key)}: ${reason}`).join('; ')
+  const reasons = [...new Set(refused.map(({ reason }) => reason))].join('; ')
   throw new AdoptionError(
     'refused',
-    `The normalizer refuses the texts of ${refusedTotal} rows of ${tableName(target.on.table)}: ${named}. ` +
-      `Correct or delete them, or keep them as they are with --refused keep.`,
+    `The normalizer refuses the texts of ${refusedTotal} rows of ${tableName(target.on.table)}: ${reasons}. ` +
+      `Correct or delete them, or keep them as they are with --refused keep. --json prints the keys of the first.`,
+    undefined,
+    refused.map(({ key }) => key),
   )
 }

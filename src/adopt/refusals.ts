@@ -1,3 +1,4 @@
+import type { ObjectLiteral } from 'typeorm'
 import { TextRejectedError } from '../errors'
 import type { ColumnMetadata, Declaration } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
@@ -7,32 +8,34 @@ import { isElsewhere } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { field, tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
+import { parseRows } from './exact-json'
 import { AdoptionError } from './session'
 import { type Adopting, type AdoptionFacts, keyAsJson, own } from './table'
 import type { Target } from './target'
 
-/** The number of rows, or groups of rows, that a message names. */
+/** The number of rows, or groups of rows, whose keys a report or an error has. */
 export const KEYS_NAMED = 10
 
 /**
- * @param said the clause that describes a column in the sentence, and the advice
- * @throws AdoptionError that names the first rows with NULL in one of the columns
+ * @param todo the advice, a sentence
+ * @throws AdoptionError with the keys of the first rows with NULL in one of the columns
  */
 export async function refuseNullRows(
   query: Query,
   on: Adopting,
   columns: readonly string[],
-  said: { readonly what?: string; readonly todo: string },
+  todo: string,
 ): Promise<void> {
   for (const column of columns) {
     const rows = (await query(
       `SELECT ${keyAsJson(on)}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${KEYS_NAMED}`,
     )) as readonly { key: string }[]
     if (rows.length === 0) continue
-    const keys = rows.map(({ key }) => key).join(', ')
     throw new AdoptionError(
       'nulls',
-      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, ${said.what ?? ''}the first of them: ${keys}. ${said.todo}`,
+      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}. ${todo} --json prints the keys of the first.`,
+      undefined,
+      rows.map(({ key }) => parseRows(key, 1) as ObjectLiteral),
     )
   }
 }

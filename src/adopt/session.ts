@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DataSource, QueryRunner } from 'typeorm'
+import type { DataSource, ObjectLiteral, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
 import type { Query } from '../sql/catalog'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
@@ -472,6 +472,8 @@ export class AdoptionError extends UniqueTextError {
     readonly reason: AdoptionReason,
     message: string,
     cause?: unknown,
+    /** The primary keys of the first rows that a person must correct, by column. */
+    readonly keys?: readonly ObjectLiteral[] | undefined,
   ) {
     super(message, cause)
   }

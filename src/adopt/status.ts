@@ -160,12 +160,11 @@ export async function lockHolders(
   return rows.map(({ holder }) => JSON.parse(holder) as LockHolder)
 }
 
-/** A clause such as `pid 311 (app, "worker") has a transaction open for 55 s (idle in transaction): UPDATE …`. */
-export function describeHolder({ pid, prepared, user, application, state, seconds, query }: LockHolder): string {
+/** A clause such as `pid 311 (app, "worker") has a transaction open for 55 s (idle in transaction)`. */
+export function describeHolder({ pid, prepared, user, application, state, seconds }: LockHolder): string {
   const who = prepared === null ? `pid ${pid}` : `the prepared transaction "${prepared}"`
   const name = application === null || application === '' ? '' : `, "${application}"`
-  const last = query === null || query === '' ? '' : `: ${query}`
-  return `${who} (${user ?? 'another role'}${name}) has a transaction open for ${seconds} s (${state})${last}`
+  return `${who} (${user ?? 'another role'}${name}) has a transaction open for ${seconds} s (${state})`
 }
 
 /** The server's data about a command, read without a lock on its table. */

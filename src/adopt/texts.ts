@@ -470,7 +470,7 @@ export class UnguardedText extends TextWork {
     const { on, state } = this.target
     const there = columns.filter((name) => name !== on.table.hash && state.columns.some((one) => one.name === name))
     const todo = 'Give them a value or delete them, or declare the property nullable.'
-    await refuseNullRows(query, on, there, { todo })
+    await refuseNullRows(query, on, there, todo)
   }
 
   /** Sweeps until no row is left. Rows that another session had locked are swept again. */

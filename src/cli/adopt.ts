@@ -105,8 +105,6 @@ const MERGE_LATER =
   'adopt changes none of these rows but to normalize their texts. Once the table is adopted, the same command lists ' +
   'what a merge would do to each row.\n'
 
-const LEFT_SHOWN = 10
-
 const FOUND: ReadonlySet<string> = new Set([
   'text.twice',
   'text.twiceNormalized',
@@ -148,16 +146,17 @@ async function lookAtTexts(
 
 const formatTexts = ({ findings, equal }: FoundTexts): string =>
   printableLines(findings.map(formatFinding).join('')) +
-  linesOf(equal.flatMap((texts) => ['These texts would become equal:', ...texts.map((text) => `  ${text}`)]))
+  (equal.length === 0 ? '' : '--json prints a sample of the texts that would become equal.\n')
 
 function formatMerge({ merged, turned, left }: MergeReport, dryRun: boolean, list: string): string {
-  const first = left.slice(0, LEFT_SHOWN)
-  const rows = first.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
+  const reasons = new Set(left.map(({ reason }) => reason))
   const todo = `The list has all of them: ${list}. Change them by hand, and run the same command again.`
   return linesOf([
     `${number(merged)} rows ${dryRun ? 'would be' : 'were'} merged.`,
     ...turned.map(({ table, column, rows: n }) => `  ${table} (${column}): references turned: ${number(n)}`),
-    ...(left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, todo]),
+    ...(left.length === 0
+      ? []
+      : [`Rows left as they are: ${number(left.length)}`, ...[...reasons].map((reason) => `  ${reason}`), todo]),
   ])
 }
 
@@ -228,8 +227,8 @@ class Reporter {
     if (isNew || now - this.printed >= PROGRESS_MILLISECONDS) this.writeProgress(progress)
   }
 
-  error({ reason, message }: AdoptionError): void {
-    if (this.json) this.writeEvent({ event: 'error', reason, message })
+  error({ reason, message, keys }: AdoptionError): void {
+    if (this.json) this.writeEvent({ event: 'error', reason, message, keys })
     else this.run.streams.stderr.write(`${printableLines(message)}\n`)
   }
 
@@ -330,11 +329,12 @@ function formatAdoption(report: AdoptReport, merges: boolean): string {
     ...formatRefused(report),
   ]
   if (duplicates && duplicates.groups > 0) {
-    const { groups, surplus, largest, first } = duplicates
+    const { groups, surplus, largest } = duplicates
     lines.push(
       `${number(groups)} texts are held by several rows: ${number(surplus)} rows too many, at most ${number(largest)} of one text. ` +
-        (merges ? 'New duplicates are refused.' : 'They stay; new duplicates are refused.'),
-      ...first.map((keys) => `  ${keys.map((key) => JSON.stringify(key)).join(' ')}`),
+        (merges
+          ? 'New duplicates are refused.'
+          : 'They stay; new duplicates are refused. --json prints their first keys.'),
     )
   }
   lines.push(step === 'done' ? 'The table is adopted.' : `The next step is "${step}": run this again to continue.`)
@@ -345,6 +345,6 @@ const formatRefused = ({ refused, refusedTotal }: Pick<AdoptReport, 'refused' | 
   refusedTotal === 0
     ? []
     : [
-        `${number(refusedTotal)} rows keep texts that the normalizer refuses:`,
-        ...refused.map(({ key, reason }) => `  ${JSON.stringify(key)}: ${reason}`),
+        `${number(refusedTotal)} rows keep texts that the normalizer refuses. --json prints the first keys:`,
+        ...[...new Set(refused.map(({ reason }) => reason))].map((reason) => `  ${reason}`),
       ]

@@ -72,7 +72,7 @@ export function formatFinding({ code, severity, entity, property, ...finding }: 
   const size = groups ? ` (${count(groups.groups, 'group')}, the largest of ${number(groups.largest)})` : ''
   const lines = [
     `${severity} ${code} of ${where}: ${number(finding.count)}${size}${detail === undefined ? '' : `; ${detail}`}`,
-    ...(keys.length === 0 ? [] : [`  first keys: ${keys.map((key) => JSON.stringify(key)).join(' ')}`]),
+    ...(keys.length === 0 ? [] : ['  --json prints the keys of the first rows.']),
     ...(groups?.references ?? []).map(
       ({ table, columns, rows, indexed }) =>
         `  referred to by ${count(rows, 'row')} of ${table} (${columns.join(', ')})` +

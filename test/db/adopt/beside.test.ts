@@ -89,7 +89,7 @@ test('a transaction that stays open is waited for in short turns, in which nobod
   expect(report.locks[0]).toMatchObject({ step: 'begin', attempts: 13 })
   expect(notices).toEqual([
     expect.stringMatching(
-      /^begin: no lock in 10 attempts\. pid \d+ \(postgres\) has a transaction open for \d+ s \(idle in transaction\): begin; update page set title = 'open' where id = 1\. It goes on trying\.$/,
+      /^begin: no lock in 10 attempts\. pid \d+ \(postgres\) has a transaction open for \d+ s \(idle in transaction\)\. It goes on trying\.$/,
     ),
   ])
 })
@@ -255,7 +255,7 @@ test('the command says what to do about duplicates that it merges, and about tho
   expect(err).toMatch(/^[\d:]{8} {2}merge {2}\d+ % {2}\d+ of 53 rows/m)
   expect(out).toMatch(/at most 9 of one text\. New duplicates are refused\./)
   expect(out).toMatch(
-    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references turned: 1\nRows left as they are: 1\n {2}.*: mark_pkey\nThe list has all of them: /,
+    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references turned: 1\nRows left as they are: 1\n {2}mark_pkey\nThe list has all of them: /,
   )
   await client.query('delete from mark')
   expect(await command(...merge)).toMatchObject({

@@ -144,14 +144,10 @@ test('the command shows which texts the normalizer would change, refuse and make
   const { code, out } = await command('--dry-run')
   expect(code).toBe(0)
   expect(out).toMatch(
-    /-- begin.*text\.twice of Page\.url: 1 .*text\.twiceNormalized of Page\.url: 3 .*text\.refused of Page\.url: 1; it is bad\n {2}first keys: \{"id":3\}/s,
+    /-- begin.*text\.twice of Page\.url: 1 .*text\.twiceNormalized of Page\.url: 3 .*text\.refused of Page\.url: 1; it is bad\n {2}--json prints the keys/s,
   )
   expect(out).toMatch(/text\.unnormalized of Page\.url: 64\n/)
-  expect(out).toContain('These texts would become equal:\n  A\n  a\n')
-  // At most 200 characters of a text are printed, in a form that cannot control the terminal.
-  expect(out).toContain(`  D${'x'.repeat(199)}\n  d${'x'.repeat(199)}\n`)
-  expect(out).toContain(String.raw`  E\u001b[2m`)
-  expect(out).not.toContain('  c\n')
+  expect(out).toContain('--json prints a sample of the texts that would become equal.\n')
   const [steps, found] = (await command('--dry-run', '--json')).out.trim().split('\n')
   expect(JSON.parse(steps ?? '')).toMatchObject({ event: 'report', steps: expect.any(Array) as object[] })
   const { equal } = JSON.parse(found ?? '') as { equal: string[][] }
@@ -163,6 +159,8 @@ test('the command shows which texts the normalizer would change, refuse and make
     ]),
   )
   expect(equal).toHaveLength(3)
+  // At most 200 characters of a text.
+  expect(Math.max(...equal.flat().map((text) => text.length))).toBe(200)
   expect(await everything()).toBe(before)
 
   const stopped = await runCommand(own, ['adopt', '-d', 'o.ts', '--entity', 'Page', '--dry-run'], {

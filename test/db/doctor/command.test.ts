@@ -57,7 +57,7 @@ test('where something is wrong it ends with 1, for a person and as JSON', PATIEN
   expect(told.stdout).toMatchInlineSnapshot(`
     "Page.url: 11 rows
     error text.unnormalized of Page.url: 1
-      first keys: {"id":11}
+      --json prints the keys of the first rows.
       Run typeorm-unique-text adopt again, which normalizes texts. Save names normalized; docs/changing-a-declaration.md has the lines that do it.
     1 error, 0 warnings, 0 information.
     "
