@@ -138,7 +138,19 @@ const MAX_NAMES_SHOWN = 10
 export function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const value = valueIn(column, entity)
   if (value === undefined) return undefined
-  return dataSource.driver.preparePersistentValue(value, column)
+  const stored: unknown = dataSource.driver.preparePersistentValue(value, column)
+  requireNoNul(column, stored)
+  return stored
+}
+
+/**
+ * The server refuses U+0000 in every column, without the name of the column (22021).
+ *
+ * @throws TextRejectedError
+ */
+export function requireNoNul({ propertyPath }: ColumnMetadata, value: unknown): void {
+  const problem = typeof value === 'string' && value.includes('\0') ? unstorable(value) : undefined
+  if (problem) throw new TextRejectedError({ property: propertyPath, ...problem })
 }
 
 /** Reads a value as `getEntityValue` does, also in embeddeds and in related entities. */

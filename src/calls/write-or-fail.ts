@@ -32,7 +32,7 @@ import { Attempts } from './attempts'
 import { groupBy } from './batches'
 import { ensureNamesReady, type RequestedName, requestedNames, takenNames } from './requested-names'
 import type { RowValues } from './row-values'
-import { inRow } from './values'
+import { inRow, requireNoNul, valueIn } from './values'
 
 /** A row that a call writes. */
 export interface WrittenRow {
@@ -55,7 +55,12 @@ export async function requestedOf<Row extends WrittenRow, Text extends Requested
   textsOf: (row: Row) => (Omit<Text, 'entityText'> & { readonly entityText: EntityText })[],
 ): Promise<{ readonly requested: readonly Text[]; readonly names: readonly RequestedName[] }> {
   const names = rows.flatMap(({ columns, position, values, id }) =>
-    inRow(position, () => requestedNames(columns, position, values, id)),
+    inRow(position, () => {
+      for (const column of columns.metadata.columns) {
+        if (!column.transformer) requireNoNul(column, valueIn(column, values))
+      }
+      return requestedNames(columns, position, values, id)
+    }),
   )
   const requested: Text[] = []
   for (const one of rows.flatMap((row) => inRow(row.position, () => textsOf(row))))

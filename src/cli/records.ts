@@ -91,16 +91,24 @@ export function fieldsOf(record: string, format: keyof typeof FIELDS): string[] 
 type ReadRecord = (record: string) => Entry
 
 const NO_RECORD = { reason: 'it is not a record: a field has quotes in its middle' }
+const TOO_LONG = { reason: 'the record has more fields than the first one' }
 const TOO_SHORT = { reason: 'it has no such column: the record has too few fields' }
 
-/** @param positions the positions of the columns by property, from 0 */
+/**
+ * @param positions the positions of the columns by property, from 0
+ * @param width how many fields a record may have. @default as many as the first one
+ */
 function positionReader(
   { format, map }: RecordRules,
   positions: ReadonlyMap<string, number> = new Map([...map].map(([name, column]) => [name, Number(column) - 1])),
+  width?: number,
 ): ReadRecord {
+  let most = width
   return (record) => {
     const fields = fieldsOf(record, format === 'tsv' ? 'tsv' : 'csv')
     if (!fields) return NO_RECORD
+    most ??= fields.length
+    if (fields.length > most) return TOO_LONG
     const row: [string, unknown][] = []
     for (const [property, position] of positions) {
       const value = fields[position]
@@ -117,7 +125,10 @@ function headerReader(rules: RecordRules, record: Line): ReadRecord {
   const names = (typeof record === 'string' && fieldsOf(record, rules.format === 'tsv' ? 'tsv' : 'csv')) || []
   const positions = new Map([...rules.map].map(([property, column]) => [property, names.indexOf(column)]))
   const [missing] = [...rules.map].find(([property]) => positions.get(property) === -1)?.slice(1) ?? []
-  if (missing === undefined) return positionReader(rules, positions)
+  const twice = [...rules.map.values()].find((column) => names.indexOf(column) !== names.lastIndexOf(column))
+  if (missing === undefined && twice !== undefined)
+    throw new ListError(`Line 1 of the list names the column "${twice}" twice. Give each of its columns another name.`)
+  if (missing === undefined) return positionReader(rules, positions, names.length)
   const some = names.slice(0, SHOWN_NAMES).map((name) => JSON.stringify(name))
   const has = some.length === 0 ? '' : ` It has ${some.join(', ')}${names.length > SHOWN_NAMES ? ', …' : ''}.`
   throw new ListError(

@@ -1,5 +1,5 @@
 import type { Query } from '../sql/catalog'
-import { list, literal, qualified, unnest } from '../sql/identifier'
+import { list, literal, qualified, unnest, transition } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField } from '../names/sql/fragments'
 import type { NamesColumn, NamesTable } from '../sql/names-table'
 import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
@@ -80,7 +80,9 @@ export function page({ table, columns, texts, select }: PageParts, bounds: PageB
   const { key } = table
   const values: unknown[] = []
   const order = key.map((one) => compared(one, 't')).join(', ')
-  const read = [...new Set([...key.map(({ name }) => name), ...columns])].map((name) => field('t', name))
+  const names = [...new Set([...key.map(({ name }) => name), ...columns])]
+  const read = names.map((name) => field('t', name))
+  const [ownBytes, allBytes] = [transition('own_bytes', ...names), transition('all_bytes', ...names)]
   const own = texts.map((name) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
   const bytes = own.length === 0 ? '0' : own.join(' OPERATOR(pg_catalog.+) ')
   const results = {
@@ -104,14 +106,14 @@ export function page({ table, columns, texts, select }: PageParts, bounds: PageB
     2,
   )}
 FROM (
-  SELECT t.*, pg_catalog.sum(t."own bytes") OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) AS "all bytes"
+  SELECT t.*, pg_catalog.sum(t.${ownBytes}) OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) AS ${allBytes}
   FROM (
-    SELECT ${list([...read, `${bytes} AS "own bytes"`], 4)}
+    SELECT ${list([...read, `${bytes} AS ${ownBytes}`], 4)}
     FROM ${from}${where}
     ORDER BY ${order} LIMIT ${bounds.limit}
   ) AS t
 ) AS t
-WHERE t."all bytes" OPERATOR(pg_catalog.-) t."own bytes" OPERATOR(pg_catalog.<) ${PAGE_BYTES}
+WHERE t.${allBytes} OPERATOR(pg_catalog.-) t.${ownBytes} OPERATOR(pg_catalog.<) ${PAGE_BYTES}
 ORDER BY ${order}`
   return { sql, values }
 }

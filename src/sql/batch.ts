@@ -1,5 +1,5 @@
 import { asStored, typeOf } from './types'
-import { list, unnest } from './identifier'
+import { list, transition, unnest } from './identifier'
 import {
   anyNumber,
   columnsParser,
@@ -89,7 +89,7 @@ function found(shape: RowShape): string {
     anyNumber(table),
   ]
   return `SELECT i.ordinal, t.*
-  FROM input AS i
+  FROM ${inputName(shape)} AS i
   CROSS JOIN LATERAL (
     SELECT ${selectRow(shape, 't', { created: CREATED.no })}
     FROM ${tableName(table)} AS t
@@ -112,7 +112,7 @@ export function createdMany(shape: RowShape): string {
   return `created AS (
   INSERT INTO ${tableName(table)} AS t (${nameList(columns)})
   SELECT ${values.join(',\n    ')}
-  FROM input AS i
+  FROM ${inputName(shape)} AS i
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal OPERATOR(pg_catalog.=) i.ordinal)
   ORDER BY ${inputOrder(shape)}
   ${doNothing(shape)}
@@ -141,7 +141,7 @@ export function selectCreated(shape: RowShape, notes: { readonly otherTexts?: st
   const created = table.scope.length === 0 ? CREATED.yes : isFirst
   return `SELECT i.ordinal, ${selectRow(shape, 't', { created, ...notes })}
 FROM created AS t
-JOIN input AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
+JOIN ${inputName(shape)} AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
 }
 
 /** @param tellsOthers the statement includes other texts */
@@ -158,6 +158,9 @@ export function batchParser(shape: RowShape, tellsOthers: boolean): Statement<Ba
     }
   }
 }
+
+/** The name of the rows of the batch. A table of this name would be hidden. */
+export const inputName = ({ table }: RowShape): string => transition('input', table.table)
 
 /**
  * The rows of the batch. The key has the types that are compared, and all other values are text.
@@ -180,7 +183,7 @@ export function input(shape: RowShape, givenArray = (array: string): string => a
     ...columns.slice(keyColumns(table).length).map((column) => `i.${column}`),
     ...given.map((column) => `i.${column}`),
   ]
-  return `input AS MATERIALIZED (
+  return `${inputName(shape)} AS MATERIALIZED (
   SELECT ${list(['i.ordinal', ...values], 4)}
   FROM ${unnest(arrays, 4)}
     WITH ORDINALITY AS i (${[...columns, ...given].join(', ')}, ordinal)

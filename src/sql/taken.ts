@@ -1,6 +1,6 @@
 import type { UnusualIndex } from './catalog'
 import { anyNumber, asText, nameList, parameter, type Statement } from './find'
-import { literal, qualified, quote, unnest } from './identifier'
+import { literal, qualified, quote, transition, unnest } from './identifier'
 import {
   alike,
   equal,
@@ -61,7 +61,7 @@ export function takenStatement(wanted: readonly WantedText[]): Statement<TakenRo
     const key = keyNames(table).length
     return standing ? 2 * key + primary.length + Number(table.deleted !== undefined) : key
   })
-  const inputs = wanted.map((one, nth) => wantedRows(one, nth, sumBefore(parameters, nth)))
+  const inputs = wanted.map((_, nth) => wantedRows(wanted, nth, sumBefore(parameters, nth)))
   const arms = wanted.map((_, nth) => arm(wanted, nth))
   const keys = wanted.map(({ primary }) => primary.length)
   return {
@@ -87,8 +87,13 @@ const keyNames = ({ scope, text }: TextTable): string[] => [...scope, ...text.ma
 const sumBefore = (lengths: readonly number[], position: number): number =>
   lengths.slice(0, position).reduce((sum, length) => sum + length, 0)
 
+/** The name of the rows of one wanted text. A table of this name would be hidden. */
+const inputName = (wanted: readonly WantedText[], nth: number): string =>
+  transition(`i${nth}`, ...wanted.map(({ table }) => table.table))
+
 /** The rows in their future state: `c0`, `c1`, … are the key, and `k0`, `k1`, … the primary key of existing rows. */
-function wantedRows(wanted: WantedText, nth: number, offset: number): string {
+function wantedRows(all: readonly WantedText[], nth: number, offset: number): string {
+  const wanted = all[nth] as WantedText
   const { table, primary, standing } = wanted
   const live = isLive(table, 'r')
   const names = [
@@ -113,7 +118,7 @@ function wantedRows(wanted: WantedText, nth: number, offset: number): string {
     ...live.map((is) => `coalesce(i.live, ${is})`),
   ]
   const standingRow = standing ? `\n  JOIN ${tableName(table)} AS r ON ${same.join('\n    AND ')}` : ''
-  return `i${nth} AS MATERIALIZED (
+  return `${inputName(all, nth)} AS MATERIALIZED (
   SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
   FROM ${unnest(arrays, 4)}
     WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standingRow}
@@ -142,7 +147,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     // If this change or an earlier one of the call gives a row another text, the row no longer holds the old one.
     ...(standing
       ? [
-          `NOT EXISTS (\n      SELECT FROM i${nth} AS e WHERE e.ordinal ${op('<=')} i.ordinal AND ${sameRow.join(' AND ')})`,
+          `NOT EXISTS (\n      SELECT FROM ${inputName(wanted, nth)} AS e WHERE e.ordinal ${op('<=')} i.ordinal AND ${sameRow.join(' AND ')})`,
         ]
       : []),
   ]
@@ -154,7 +159,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
   CASE WHEN i.ordinal ${op('>')} pg_catalog.min(i.ordinal)
     OVER (PARTITION BY ${parts.join(', ')}) THEN 1 END AS repeated,
   h.deleted, ${keys.map((column, index) => `${column} AS p${index}`).join(', ')}
-FROM i${nth} AS i
+FROM ${inputName(wanted, nth)} AS i
 CROSS JOIN LATERAL (SELECT ${key.join(', ')}) AS n
 LEFT JOIN LATERAL (
   SELECT ${primary.map((name, index) => `${field('t', name)} AS k${index}`).join(', ')}, ${isSoftlyDeleted(softDelete)} AS deleted
@@ -220,17 +225,22 @@ function keyArm(
   const rows = (as: string): string =>
     `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`
   const filled = (base: string, value: string): string => `pg_catalog.jsonb_populate_record(${base}, ${value})`
+  // As a type, an unqualified name means the built-in one. A row of the table needs the privilege on all its columns.
+  const none =
+    schema === undefined && BUILT_IN.test(table)
+      ? `(SELECT ${filled('o.*', 'NULL')} FROM ${name} AS o LIMIT 0)`
+      : `NULL::${name}`
   const part = (of: string, what: string): string => `${of}.value ${op('->')} '${what}'`
   const same = (columns: readonly string[], left: string, right: string): string =>
     columns.map((column) => equalAs(types.get(column), field(left, column), field(right, column))).join(' AND ')
   const given = standing
-    ? `CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('e', 'key'))} AS k
+    ? `CROSS JOIN LATERAL ${filled(none, part('e', 'key'))} AS k
   JOIN ${name} AS r ON ${same(primary, 'r', 'k')}
-  CROSS JOIN LATERAL ${filled('r', part('e', 'set'))} AS n`
-    : `CROSS JOIN LATERAL ${filled(`NULL::${name}`, 'e.value')} AS n`
+  CROSS JOIN LATERAL ${filled('r.*', part('e', 'set'))} AS n`
+    : `CROSS JOIN LATERAL ${filled(none, 'e.value')} AS n`
   // If this change or an earlier one of the call gives a row another value, the row no longer has the old one.
   const stays = `\n      AND NOT EXISTS (SELECT FROM ${rows('x')}
-        CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
+        CROSS JOIN LATERAL ${filled(none, part('x', 'key'))} AS q
         WHERE x.ordinal ${op('<=')} e.ordinal AND ${same(primary, 'q', 't')})`
   const { values, join, held } = key.index
     ? unusual(key.index, standing)
@@ -255,6 +265,10 @@ FROM (
 ) AS s
 WHERE s.taken`
 }
+
+/** Names of types that a table may have too. */
+const BUILT_IN =
+  /^(?:bit|bool|box|bpchar|bytea|char|cid|cidr|circle|date|float[48]|inet|int[248]|interval|json|jsonb|jsonpath|line|lseg|macaddr8?|money|name|numeric|oid|path|point|polygon|record|(?:date|int[48]|num|ts|tstz)(?:multi)?range|text|tid|time|timestamp|timestamptz|timetz|tsquery|tsvector|uuid|varbit|varchar|void|xid8?|xml|any|trigger|unknown|cstring)$/
 
 /** The values of the new row `n` for a key, and the conditions that the stored row `t` has them. */
 interface KeyParts {

@@ -1,4 +1,13 @@
-import { batchParser, type BatchRow, broughtOr, createdMany, input, inputOrder, selectCreated } from './batch'
+import {
+  batchParser,
+  type BatchRow,
+  broughtOr,
+  createdMany,
+  input,
+  inputName,
+  inputOrder,
+  selectCreated,
+} from './batch'
 import { asStored, typeOf } from './types'
 import { literal, quote } from './identifier'
 import {
@@ -107,7 +116,7 @@ WHERE NOT o.changed`
   // Scopes that differ in the batch can be equal once stored. The second of two such rows is to update the first.
   const sql = `WITH ${input(shape)}, found AS MATERIALIZED (
   SELECT i.ordinal, t.*
-  FROM ${scoped ? `(SELECT * FROM input AS i\n    ORDER BY ${inputOrder(shape)})` : 'input'} AS i
+  FROM ${scoped ? `(SELECT * FROM ${inputName(shape)} AS i\n    ORDER BY ${inputOrder(shape)})` : inputName(shape)} AS i
   CROSS JOIN LATERAL (
     SELECT ${selectRow(shape, 't', { created: CREATED.no, otherTexts: SAME_TEXTS })},
       ${condition ? `(${condition})` : 'true'} AS changed
@@ -125,7 +134,7 @@ WHERE NOT o.changed`
   UPDATE ${table} AS t
   SET ${assignments(update, given)}
   FROM one AS o
-  JOIN input AS i ON i.ordinal OPERATOR(pg_catalog.=) o.ordinal
+  JOIN ${inputName(shape)} AS i ON i.ordinal OPERATOR(pg_catalog.=) o.ordinal
   WHERE o.changed
     AND ${same}${isOfClass(update)}
   RETURNING i.ordinal,

@@ -68,6 +68,21 @@ describe('readRecords', () => {
       { reason: expect.stringContaining('quotes') },
     ])
   })
+  test('a record with more fields than the header, or than the first record, is refused alone', async () => {
+    const tooLong = { reason: expect.stringContaining('more fields') as string }
+    expect(await entries('csv', { url: 'url' }, ['id,url', '1,a', '2,b,c', '3,d'])).toEqual([
+      ...urls('a'),
+      tooLong,
+      ...urls('d'),
+    ])
+    expect(await entries('tsv', { url: '1' }, ['a', 'b\tc', 'd'])).toEqual([...urls('a'), tooLong, ...urls('d')])
+  })
+  test('a header that names a wanted column twice is refused by its line', async () => {
+    const read = entries('csv', { url: 'link' }, ['link,id,link', 'a,1,b'])
+    await expect(read).rejects.toThrow('Line 1 of the list names the column "link" twice.')
+    await expect(read).rejects.toBeInstanceOf(ListError)
+    expect(await entries('csv', { id: 'id' }, ['link,id,link', 'a,1,b'])).toEqual([{ row: { id: '1' } }])
+  })
   test('a JSON object in each line, and nothing else, is a row', async () => {
     const list = ['{"link":"a","n":1}', '["a"]', '{', 'null', '', '{"__proto__":1,"other":2}', '{"link":"say \\"b\\""}']
     const none = { reason: 'it is not a JSON object' }
