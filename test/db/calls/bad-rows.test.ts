@@ -37,18 +37,16 @@ const { manager } = dataSource
 
 const statementsOf = async (work: () => Promise<unknown>): Promise<number> => (await queriesOf(dataSource, work)).length
 
-test.each(['b', 'c', 'json'])('U+0000 in the plain column %s is refused by its name', async (property) => {
-  // In JSON it is an escape, which the server refuses with words of its own.
-  const bad = { text: 'bad', [property]: 'left\0right' } as unknown as Item
+test.each(['b', 'c'] as const)('U+0000 in the plain column %s is refused by its name', async (property) => {
+  const bad = { text: 'bad', [property]: 'left\0right' }
   const reason = { code: 'TEXT_REJECTED', property, reason: 'it contains U+0000' }
   const [good, refused] = await findOrCreateMany(manager, Item, [{ text: 'good' }, bad])
   expect(good).toMatchObject({ created: true })
-  if (property === 'json') return expect(codeOf(refused)).toBe('22P05')
   expect(refused).toMatchObject({ error: reason })
   expect(await rejection(findOrCreate(manager, Item, bad))).toMatchObject(reason)
   expect(await rejection(upsertByText(manager, Item, bad))).toMatchObject(reason)
   expect(await rejection(insertOrFail(manager, Item, bad))).toMatchObject(reason)
-  expect(await rejection(updateOrFail(manager, Item, 1, { [property]: bad[property as 'b'] }))).toMatchObject(reason)
+  expect(await rejection(updateOrFail(manager, Item, 1, { [property]: 'left\0right' }))).toMatchObject(reason)
 })
 
 describe('a bad row sinks no other', () => {
