@@ -47,7 +47,7 @@ async function existsByTextImpl<Entity extends ObjectLiteral, Given = DeepPartia
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
   try {
-    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), manager, row)
+    const found = await foundRow(session, entityText, coalescerOf(session, entityText, mode), row)
     return !!found && isSeen(entityText, found, options)
   } finally {
     await session.close()

@@ -1,9 +1,8 @@
-import type { EntityManager, ReplicationMode } from 'typeorm'
-import { connectsAsMade, withSession } from '../connection/open-session'
+import type { ReplicationMode } from 'typeorm'
+import { withSession } from '../connection/open-session'
 import { nextTick, startTimer, stopTimer } from '../connection/mutex'
 import type { Session } from '../connection/session'
 import { registry } from '../registry/registry'
-import { openTransaction } from '../registry/open-transactions'
 import { knownReady } from '../schema/readiness'
 import type { BatchRow } from '../sql/batch'
 import type { StoredRow } from '../sql/find'
@@ -34,7 +33,6 @@ const WEIGHT = 0.05
 
 /** A call that may wait. */
 export interface Arrival {
-  readonly manager: EntityManager
   readonly row: RowValues
   /** The action if no row holds the text: nothing, an insert, or the user's code and then an insert. */
   readonly missing: 'nothing' | 'insert' | 'ask'
@@ -85,7 +83,7 @@ export class Coalescer {
   ) {}
 
   /** @returns undefined if the call sends its own statement at once; it then calls `leave` when it has finished */
-  enter({ manager, row, missing, takes }: Arrival): Promise<Answer> | undefined {
+  enter({ row, missing, takes }: Arrival): Promise<Answer> | undefined {
     const free = !this.crowded && this.alone < MOST_ALONE && this.sharing === 0 && this.waiting.length === 0
     // A shared key is short, and contains only texts and numbers, because the driver sends objects in other ways.
     const mayShare = (): boolean => keyLengthOf(row) <= MOST_CHARACTERS && !row.key.some(isObject) && this.seesAlike()
@@ -95,7 +93,7 @@ export class Coalescer {
     }
     const answer = new Promise<Answer>((resolve) => {
       const event = currentEvent()
-      this.waiting.push({ manager, row, missing, takes, followed: false, apart: false, resolve, event })
+      this.waiting.push({ row, missing, takes, followed: false, apart: false, resolve, event })
     })
     this.serve()
     return answer
@@ -198,7 +196,7 @@ export class Coalescer {
     const keys = first.row.key.map((_, index) => firsts.map(({ row }) => parameterText(row.key[index])))
     const send = async (session: Session): Promise<BatchRow[]> =>
       await session.rows(statementsOf(await readyText(session, this.entityText)).findTogether, keys)
-    for (const stored of await withSession(first.manager, send, this.mode)) {
+    for (const stored of await withSession(this.entityText.dataSource.manager, send, this.mode)) {
       found[stored.index] = found[stored.index] === null ? stored : undefined
     }
     for (const [index, same] of texts.entries()) {
@@ -272,17 +270,17 @@ export type CallCoalescer = Pick<Coalescer, 'enter' | 'notify' | 'leave'>
 const NO_COALESCER: CallCoalescer = { enter: () => undefined, notify: () => {}, leave: () => {} }
 
 /**
- * Returns the coalescer for calls of this manager with this unique text. Calls share nothing if the manager has a
- * connection of its own, or if the options of the DataSource forbid it. They also share nothing if connections are
- * prepared for each caller, for instance for row-level security, because callers may see different rows. Nor do they
- * inside a transaction on another connection, because the followed call may wait for its end.
+ * Returns the coalescer for calls of this session with this unique text. Calls share nothing if the options of the
+ * DataSource forbid it, or if the connection is the caller's. They also share nothing if connections are prepared for
+ * each caller, for instance for row-level security, because callers may see different rows. Nor do they inside a
+ * transaction on another connection, because the followed call may wait for its end.
  */
 export function coalescerOf(
-  manager: EntityManager,
+  session: Session,
   entityText: EntityText,
   mode: ReplicationMode = 'master',
 ): CallCoalescer {
-  if (manager.queryRunner || openTransaction() || !connectsAsMade(entityText.dataSource)) return NO_COALESCER
+  if (session.around || !session.connectsAsMade) return NO_COALESCER
   const known = coalescers.get(entityText)?.[mode]
   if (known) return known
   const { coalesce = true, tenantsBySearchPath = false } = registry.settings.get(entityText.dataSource) ?? {}

@@ -61,10 +61,9 @@ async function findOrCreateImpl<Entity extends ObjectLiteral, Given = DeepPartia
   const requested = requestedRow(entityText, given, options.create)
   const session = await openSession(manager)
   try {
-    const coalescer = coalescerOf(manager, entityText)
+    const coalescer = coalescerOf(session, entityText)
     // A call that need not wait is not delayed by a promise either.
     const waits = coalescer.enter({
-      manager,
       row: requested.row,
       missing: isDeferred(entityText, requested) ? 'ask' : 'insert',
       takes,

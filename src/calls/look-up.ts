@@ -143,7 +143,7 @@ async function findOneByTextImpl<Entity extends ObjectLiteral, Given = DeepParti
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
   try {
-    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), manager, row)
+    const found = await foundRow(session, entityText, coalescerOf(session, entityText, mode), row)
     if (!found || !isSeen(entityText, found, options)) return null
     const loaded = hydrate(entityText, session, found) as Entity
     await finish(session, entityText, [{ entity: loaded, created: false }], load)
@@ -161,10 +161,9 @@ export async function foundRow(
   session: Session,
   entityText: EntityText,
   coalescer: CallCoalescer,
-  manager: EntityManager,
   row: RowValues,
 ): Promise<StoredRow | null | undefined> {
-  const waits = coalescer.enter({ manager, row, missing: 'nothing' })
+  const waits = coalescer.enter({ row, missing: 'nothing' })
   const answer = waits && (await waits)
   if (answer?.stored !== undefined) return answer.stored
   try {

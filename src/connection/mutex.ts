@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
-import { type OpenTransaction, openTransaction } from '../registry/open-transactions'
+import type { OpenTransaction } from '../registry/open-transactions'
 import { cancelWaiting } from '../sql/transaction-commands'
 import {
   commandsIn,
@@ -22,28 +22,13 @@ import { hasSpare, isBusy, isPgClient, type PgClient, pgClientOf } from './wire'
 export const patience = { milliseconds: 5_000, lookMilliseconds: 250 }
 
 /**
- * Whether a statement may wait for a transaction in which the call was made and which uses another connection.
- *
- * @param queryRunner the query runner of the statement. @default a connection from the pool
- */
-export function mayWaitForItself(queryRunner?: QueryRunner): boolean {
-  const around = openTransaction()
-  return around !== undefined && (around.queryRunner !== queryRunner || around.outer !== undefined)
-}
-
-/**
  * Sends a statement that may wait for rows of a transaction in which the call was made, and which uses another
- * connection. The server detects no deadlock, because the transaction waits in this process. Without such a
- * transaction, this costs nothing.
+ * connection. The server detects no deadlock, because the transaction waits in this process.
  *
+ * @param innermost the transaction. Several may contain one another
  * @throws WaitsForItselfError if the statement waits for the call itself
  */
-export function orWaitsForItself<T>(dataSource: DataSource, client: PgClient, send: () => Promise<T>): Promise<T> {
-  const transaction = openTransaction()
-  return transaction ? sendWatching(dataSource, client, transaction, send) : send()
-}
-
-async function sendWatching<T>(
+export async function orWaitsForItself<T>(
   dataSource: DataSource,
   client: PgClient,
   innermost: OpenTransaction,

@@ -9,11 +9,11 @@ import {
 import { TransactionAbortedError } from '../errors'
 import { dataSourceOf } from '../registry/registry'
 import { lossOf, obtainsAsMade, type PoolDriver } from '../registry/pool'
-import { hearTransaction } from '../registry/open-transactions'
+import { hearTransaction, type OpenTransaction, openTransaction } from '../registry/open-transactions'
 import type { Statement, WireRow } from '../sql/find'
 import { endsConnection, isSerializationError } from '../sql/sqlstate'
 import { ownTransaction, savepoint, type SavepointCommands } from '../sql/transaction-commands'
-import { beganOutside, beginCall, inSection, lockMutex, mayWaitForItself, orStuck, untilOwnEnded } from './mutex'
+import { beganOutside, beginCall, inSection, lockMutex, orStuck, untilOwnEnded } from './mutex'
 import {
   driverErrorOf,
   inSavepointOf,
@@ -67,6 +67,8 @@ export async function withSession<Result>(
 export class PoolSession implements Session {
   readonly shared = false
   readonly inTransaction = false
+  readonly around: OpenTransaction | undefined = openTransaction()
+  readonly connectsAsMade: boolean
   private runner: QueryRunner | undefined
   private held: PooledClient | undefined
   /** Set while a connection is taken, so that two statements at once share one. */
@@ -78,7 +80,9 @@ export class PoolSession implements Session {
   constructor(
     readonly dataSource: DataSource,
     private readonly mode: ReplicationMode,
-  ) {}
+  ) {
+    this.connectsAsMade = connectsAsMade(dataSource)
+  }
 
   /** Returns our own connection to the pool first, because the query runner takes one and the pool may have no more. */
   get queryRunner(): QueryRunner {
@@ -120,7 +124,7 @@ export class PoolSession implements Session {
     try {
       const { dataSource } = this
       const sending = { dataSource, statement, values, behindSavepoint: false, safe: true }
-      rows = await (mayWaitForItself() ? sendWatched(client, sending) : sendPrepared(client, sending))
+      rows = await (this.around ? sendWatched(client, sending, this.around) : sendPrepared(client, sending))
     } catch (error) {
       throw await this.failed(error, sent)
     }
@@ -200,7 +204,7 @@ export class PoolSession implements Session {
   /** Whether a client of `pg` can be taken without a query runner, because no other code replaces the way to it. */
   private isQuick(): boolean {
     const { dataSource } = this
-    return !this.runner && !others.has(dataSource.driver) && connectsAsMade(dataSource) && isUnheard(dataSource)
+    return !this.runner && this.connectsAsMade && !others.has(dataSource.driver) && isUnheard(dataSource)
   }
 
   private async connect(): Promise<unknown> {
@@ -299,8 +303,8 @@ const makings = new WeakMap<
   { readonly ofDataSource: unknown; readonly ofDriver: unknown; readonly isKnown: boolean }
 >()
 
-/** Whether no other code replaces the way from a call to its connection, as some do to choose a tenant. */
-export function connectsAsMade(dataSource: DataSource): boolean {
+/** Whether no other code replaces the way from a call to its connection. */
+function connectsAsMade(dataSource: DataSource): boolean {
   const { driver } = dataSource
   if (!obtainsAsMade(dataSource)) return false
   const ofDataSource: unknown = Reflect.get(dataSource, 'createQueryRunner')
@@ -329,12 +333,17 @@ interface SharedOptions {
 /** The caller's connection. The caller may use and release it meanwhile. */
 class SharedSession implements Session {
   readonly shared = true
+  readonly connectsAsMade = false
+  readonly around: OpenTransaction | undefined
 
   private constructor(
     readonly queryRunner: QueryRunner,
     readonly dataSource: DataSource,
     private readonly options: SharedOptions,
-  ) {}
+  ) {
+    const innermost = openTransaction()
+    this.around = innermost?.queryRunner === queryRunner && !innermost.outer ? undefined : innermost
+  }
 
   static open(queryRunner: QueryRunner, dataSource: DataSource): SharedSession | Promise<SharedSession> {
     const footing = new Footing(queryRunner, beganOutside(queryRunner))
@@ -430,7 +439,7 @@ class SharedSession implements Session {
       const { dataSource, step: requireOwn } = this
       const safe = behindSavepoint || !this.inTransaction
       const sending = { dataSource, statement, values, behindSavepoint, safe, requireOwn }
-      rows = await (mayWaitForItself(this.queryRunner) ? sendWatched(client, sending) : sendPrepared(client, sending))
+      rows = await (this.around ? sendWatched(client, sending, this.around) : sendPrepared(client, sending))
       hearTransaction(this.queryRunner)
       lock.release()
     } catch (error) {

@@ -3,6 +3,7 @@ import { TransactionAbortedError, WaitsForItselfError } from '../errors'
 import { isInternal, isStale, mayBeStale, serverError, SQLSTATE } from '../sql/sqlstate'
 import type { Statement, WireRow } from '../sql/find'
 import { savepoint, type SavepointCommands } from '../sql/transaction-commands'
+import type { OpenTransaction } from '../registry/open-transactions'
 import { registry } from '../registry/registry'
 import { inSavepoint, orRollBack, queryHolder, useExclusively } from './shared-connection'
 import { orWaitsForItself } from './mutex'
@@ -70,8 +71,12 @@ const isOfName = (error: unknown, reused: boolean): boolean =>
   serverError(error)?.code === SQLSTATE.duplicatePreparedStatement || (reused && mayBeStale(error))
 
 /** Does what `sendPrepared` does, for a statement that may wait for a transaction around the call. */
-export const sendWatched = (client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> =>
-  orWaitsForItself(sending.dataSource, client, async () => await sendPrepared(client, sending))
+export const sendWatched = (
+  client: PgClient,
+  sending: PreparedSending,
+  around: OpenTransaction,
+): Promise<readonly WireRow[]> =>
+  orWaitsForItself(sending.dataSource, client, around, async () => await sendPrepared(client, sending))
 
 function takeName(
   client: PgClient,
@@ -225,7 +230,8 @@ export async function inSavepointOf<T>(
         // A rollback to a savepoint that no longer exists would abort the transaction.
         session.requireStanding()
         const sent = async (): Promise<PgResult> => await client.query({ text, values, rowMode: 'array' })
-        return (await orWaitsForItself(session.dataSource, client, sent)).rows
+        const { dataSource, around } = session
+        return (await (around ? orWaitsForItself(dataSource, client, around, sent) : sent())).rows
       }
     : async (sql, values) => await queryByTypeOrm(session.queryRunner, sql, values)
   return await inSavepoint(

@@ -1,4 +1,5 @@
 import { AbstractLogger, type DataSource, type Logger, type QueryRunner } from 'typeorm'
+import type { OpenTransaction } from '../registry/open-transactions'
 import type { Statement, WireRow } from '../sql/find'
 import { OURS } from '../typeorm/subscriber'
 
@@ -13,6 +14,10 @@ export interface Session {
   readonly shared: boolean
   /** Whether the connection is the caller's and a transaction is open on it. */
   readonly inTransaction: boolean
+  /** The transaction around the call for which its statements may wait, because it uses another connection. */
+  readonly around: OpenTransaction | undefined
+  /** Whether it is any connection of the pool: no other code replaces the way to it, as some does to choose a tenant. */
+  readonly connectsAsMade: boolean
 
   /** Returns the connection to the pool, unless it is the caller's. @returns undefined if nothing is to be awaited */
   close(): Promise<void> | undefined

@@ -1,7 +1,7 @@
 import { type EntityManager, QueryFailedError, type QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { dataSourceOf, registry } from '../registry/registry'
-import { insideTransaction } from '../registry/open-transactions'
+import { insideTransaction, openTransaction } from '../registry/open-transactions'
 import type { Statement } from '../sql/find'
 import { isSerializationError } from '../sql/sqlstate'
 import { ownTransaction, seesCommitted, wholeSavepoint } from '../sql/transaction-commands'
@@ -63,7 +63,8 @@ async function inTransaction<T>(manager: EntityManager, run: (manager: EntityMan
   try {
     const client: unknown = await queryRunner.connect()
     const transact = async (): Promise<T> => await queryRunner.manager.transaction(run)
-    return await (isPgClient(client) ? orWaitsForItself(dataSource, client, transact) : transact())
+    const around = openTransaction()
+    return await (around && isPgClient(client) ? orWaitsForItself(dataSource, client, around, transact) : transact())
   } finally {
     if (!manager.queryRunner) await queryRunner.release()
   }

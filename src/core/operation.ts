@@ -17,7 +17,6 @@ import {
   registry,
   textsOfEntity,
 } from '../registry/registry'
-import { openTransaction } from '../registry/open-transactions'
 import type { EntityColumns } from '../calls/entity-text'
 import { afterWrite, finish, hydrate, type NamedColumns, relationsToLoad } from '../calls/hydrate'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
@@ -91,7 +90,7 @@ const REMOVED_ROWS = 1_000
 export class Operation extends Attempts {
   /** The call uses the caller's connection, or was made in a transaction on another connection. */
   get isInTransaction(): boolean {
-    return this.session.shared || openTransaction() !== undefined
+    return this.session.shared || this.session.around !== undefined
   }
 
   /** @throws TextTakenError if the triggers refused a name */
