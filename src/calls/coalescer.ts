@@ -275,11 +275,7 @@ const NO_COALESCER: CallCoalescer = { enter: () => undefined, notify: () => {}, 
  * each caller, for instance for row-level security, because callers may see different rows. Nor do they inside a
  * transaction on another connection, because the followed call may wait for its end.
  */
-export function coalescerOf(
-  session: Session,
-  entityText: EntityText,
-  mode: ReplicationMode = 'master',
-): CallCoalescer {
+export function coalescerOf(session: Session, entityText: EntityText, mode: ReplicationMode = 'master'): CallCoalescer {
   if (session.around || !session.connectsAsMade) return NO_COALESCER
   const known = coalescers.get(entityText)?.[mode]
   if (known) return known

@@ -6,6 +6,7 @@ import {
   dataSourceOf,
   type Declaration,
   namesOfEntity,
+  namesOfTable,
   type ReadyTable,
   textsOfEntity,
   textsOfTable,
@@ -85,6 +86,8 @@ export interface Updates {
 /** An `EntityText` whose table was found ready. The state of the table determines its statements. */
 export interface ReadyText extends EntityText {
   readonly ready: ReadyTable
+  /** Whether an insert may throw, because a deferrable constraint or a taken name raises an error. */
+  readonly mayRaise: boolean
   /** Text columns that the server need not return. */
   readonly echoed: readonly string[]
   readonly rowStatements: Map<string, RowStatements>
@@ -109,6 +112,7 @@ export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
   const readyText: ReadyText = {
     ...entityText,
     ready,
+    mayRaise: ready.deferrable || namesOfTable(entityText.metadata).length > 0,
     echoed,
     rowStatements: new Map(),
     upsertStatements: new Map(),

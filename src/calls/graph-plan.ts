@@ -8,7 +8,7 @@ import { groupBy } from './batches'
 import { type EntityText, entityTextOf, readyText } from './entity-text'
 import { afterLoad, hydrate } from './hydrate'
 import { afterDeletion, type OnDeleted } from './one-row'
-import { checkUnscoped, newRowValues, rowValues } from './row-values'
+import { checkUnscoped, requestedRow, rowValues } from './row-values'
 import {
   classOf,
   copyOfGiven,
@@ -118,7 +118,7 @@ export class Planner {
       node.owners.set(parent.relation, parent.node)
     }
     // Values are refused before any SQL as far as possible, because the scope may be a row that does not exist yet.
-    if (!known && entityText) (scopeOwners(node).length > 0 ? checkUnscoped : newRowValues)(entityText, node.values)
+    if (!known && entityText) (scopeOwners(node).length > 0 ? checkUnscoped : requestedRow)(entityText, node.values)
     return node
   }
 

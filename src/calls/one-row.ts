@@ -1,7 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
 import { TextTakenError } from '../errors'
-import { namesOfTable } from '../registry/registry'
 import type { StoredRow } from '../sql/find'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { refusedText } from '../typeorm/refusals'
@@ -38,12 +37,14 @@ export interface FindOrCreateResult<Entity> {
  * Repeats attempts until one succeeds. The caller must finish the result: AfterLoad has not fired for a found row.
  *
  * No function wraps a step, because the caller's line must remain in the stack of the driver's error.
+ *
+ * @param onDeleted @default a softly deleted row is returned like any other
  */
 export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
   entityText: ReadyText,
   requested: RequestedRow,
-  onDeleted: OnDeleted = RETURN,
+  onDeleted?: OnDeleted,
 ): Promise<FindOrCreateResult<Entity>> {
   const attempts = new Attempts(session, entityText.declaration.name)
   const late = new DeferredRow(session, entityText, requested)
@@ -53,7 +54,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
     let stored: StoredRow | undefined
     try {
       found = await (row ? tryOnce(attempts, entityText, row) : find(session, entityText, requested.row))
-      stored = await afterDeletion(session, entityText, found, requested.row, onDeleted)
+      stored = onDeleted ? await afterDeletion(session, entityText, found, requested.row, onDeleted) : found
     } catch (error) {
       await attempts.again(await explain(session, entityText, row, error))
       continue
@@ -90,7 +91,7 @@ async function tryOnce(attempts: Attempts, entityText: ReadyText, row: RowValues
     if (seen) return seen
   }
   const insert = distributed || streak.calls <= -LONG_STREAK ? statements.create : statements.findOrCreate
-  const [first, another] = await (mayRaise(entityText)
+  const [first, another] = await (entityText.mayRaise
     ? session.rowsOrRollBack(insert, row.all).catch(noneIfTaken)
     : session.rows(insert, row.all))
   if (first) streak.calls = first.created ? Math.min(streak.calls, 0) - 1 : Math.max(streak.calls, 0) + 1
@@ -128,9 +129,6 @@ async function insertBeside(attempts: Attempts, entityText: ReadyText, row: RowV
   }
 }
 
-/** Returns whether an insert may throw, because a deferrable constraint or a taken name raises an error. */
-const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || namesOfTable(metadata).length > 0
-
 function noneIfTaken(error: unknown): StoredRow[] {
   if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
   throw error
@@ -143,33 +141,20 @@ export interface OnDeleted {
   readonly position: number
 }
 
-/** The row is returned like any other. */
-const RETURN: OnDeleted = { deleted: 'return', position: 0 }
-
 /**
  * Handles a softly deleted row as the call requests, and returns any other row unchanged.
  *
  * @returns undefined if there is no row, or if someone else restored or deleted it meanwhile
  * @throws TextTakenError if the call requests it, and for a row of another class of the table
  */
-export function afterDeletion(
+export async function afterDeletion(
   session: Session,
   entityText: ReadyText,
   stored: StoredRow | undefined,
   row: RowValues,
-  onDeleted: OnDeleted,
-): StoredRow | undefined | Promise<StoredRow | undefined> {
-  if (onDeleted.deleted === 'return' || !stored || !isDeleted(entityText, stored)) return stored
-  return restoreOrThrow(session, entityText, stored, row, onDeleted)
-}
-
-async function restoreOrThrow(
-  session: Session,
-  entityText: ReadyText,
-  stored: StoredRow,
-  row: RowValues,
   { deleted, position }: OnDeleted,
 ): Promise<StoredRow | undefined> {
+  if (deleted === 'return' || !stored || !isDeleted(entityText, stored)) return stored
   const { metadata, declaration } = entityText
   const entity = hydrate(entityText, session, stored)
   if (deleted !== 'restore') {

@@ -48,18 +48,6 @@ export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): voi
 }
 
 /**
- * Returns the parameters of a row that may be created. Its values must be ones that an insert can store.
- *
- * @throws DeclarationError also for values that only `save` can insert
- */
-export function newRowValues(entityText: EntityText, entity: ObjectLiteral): RowValues {
-  requireObject(entityText, entity)
-  requireKnown(entityText, entity)
-  requireInsertable(entityText, entity)
-  return rowValues(entityText, entity)
-}
-
-/**
  * Returns a row with the values of `create` in addition to those of the input.
  *
  * @throws DeclarationError for a property with different values in both; also for values that only `save` can insert
@@ -195,13 +183,20 @@ export interface RequestedRow {
 /** An empty list that all rows share, because thousands of lists would cost memory. */
 const NO_MORE: readonly ObjectLiteral[] = []
 
-/** @throws TextRejectedError, DeclarationError for invalid values */
+/**
+ * Returns a row that may be created. Its values must be ones that an insert can store.
+ *
+ * @throws TextRejectedError, DeclarationError for invalid values, and for values that only `save` can insert
+ */
 export function requestedRow(
   entityText: EntityText,
   values: ObjectLiteral,
   create?: ObjectLiteral | (() => unknown),
 ): RequestedRow {
-  const row = newRowValues(entityText, values)
+  requireObject(entityText, values)
+  requireKnown(entityText, values)
+  requireInsertable(entityText, values)
+  const row = rowValues(entityText, values)
   if (create === undefined) return { row, values, more: NO_MORE, create: undefined }
   if (typeof create === 'function') return { row, values, more: NO_MORE, create: create as () => unknown }
   return { row: withCreateValues(row, entityText, values, create), values, more: [create], create: undefined }

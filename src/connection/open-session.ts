@@ -25,6 +25,7 @@ import {
 } from './send'
 import {
   isUnheard,
+  logSlow,
   notifyFailure,
   notifyStart,
   notifySuccess,
@@ -128,8 +129,9 @@ export class PoolSession implements Session {
     } catch (error) {
       throw await this.failed(error, sent)
     }
-    const heard = notifySuccess(sent, performance.now() - started, rows)
-    if (heard) await heard
+    const took = performance.now() - started
+    if (isQuick) logSlow(sent, took)
+    else await notifySuccess(sent, took, rows)
     return parsed(statement, rows, values)
   }
 
@@ -216,17 +218,28 @@ export class PoolSession implements Session {
   }
 
   private async takeNew(): Promise<PooledClient | undefined> {
-    const { ends } = this
-    let held: PooledClient | undefined
+    const { ends, dataSource, mode } = this
+    const pool = dataSource.driver as unknown as PoolDriver
     try {
-      held = await PooledClient.take(this.dataSource, this.mode)
+      const [client, handBack] = await (mode === 'slave' && pool.isReplicated
+        ? pool.obtainSlaveConnection()
+        : pool.obtainMasterConnection())
+      if (ends !== this.ends) {
+        // The operation ended before its connection was available.
+        handBack()
+        throw new QueryRunnerAlreadyReleasedError()
+      }
+      if (!isPgClient(client)) {
+        handBack()
+        others.add(pool)
+        return undefined
+      }
+      this.held = new PooledClient(client, handBack, pool.connectedQueryRunners)
+      requireTextFormat(client)
+      return this.held
     } finally {
       this.taking = undefined
     }
-    if (ends === this.ends) return (this.held = held)
-    // The operation ended before its connection was available.
-    held?.release()
-    throw new QueryRunnerAlreadyReleasedError()
   }
 
   private giveBack(): void {
@@ -251,7 +264,7 @@ export class PoolSession implements Session {
 class PooledClient {
   private isReleased = false
 
-  private constructor(
+  constructor(
     readonly client: PgClient,
     private readonly handBack: (error?: Error) => void,
     private readonly others: { release(): unknown }[],
@@ -259,29 +272,6 @@ class PooledClient {
     others.push(this)
     // Without a listener, a lost connection would end the process.
     client.on('error', this.release)
-  }
-
-  /**
-   * @param mode `slave` is TypeORM's word for a replica
-   * @returns undefined if it is not a client of `pg`
-   * @throws UnsupportedDatabaseError for a client that returns wrong values
-   */
-  static async take({ driver }: DataSource, mode: ReplicationMode): Promise<PooledClient | undefined> {
-    const pool = driver as unknown as PoolDriver
-    const [client, handBack] =
-      mode === 'slave' && pool.isReplicated ? await pool.obtainSlaveConnection() : await pool.obtainMasterConnection()
-    if (!isPgClient(client)) {
-      handBack()
-      others.add(driver)
-      return undefined
-    }
-    try {
-      requireTextFormat(client)
-    } catch (error) {
-      handBack()
-      throw error
-    }
-    return new PooledClient(client, handBack, pool.connectedQueryRunners)
   }
 
   /** Returns the client to the pool. With an error, the pool drops it. */

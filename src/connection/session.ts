@@ -105,20 +105,20 @@ export function announce({ by, sql, values }: SentQuery): Promise<void> | undefi
 
 /** Broadcasts AfterQuery and logs slow queries, as TypeORM does after a query. */
 export function notifySuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> | undefined {
-  const milliseconds = Math.round(took)
-  if (hearsQueries(sent.by.dataSource)) return notifyHeard(sent, milliseconds, rows)
-  logSlow(sent, milliseconds)
+  if (hearsQueries(sent.by.dataSource)) return notifyHeard(sent, took, rows)
+  logSlow(sent, took)
   return undefined
 }
 
-async function notifyHeard(sent: SentQuery, milliseconds: number, rows: readonly unknown[]): Promise<void> {
+async function notifyHeard(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> {
   const { by, sql, values } = sent
   const parameters = values as unknown[]
-  await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
-  logSlow(sent, milliseconds)
+  await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, Math.round(took), rows, undefined)
+  logSlow(sent, took)
 }
 
-function logSlow({ by, sql, values }: SentQuery, milliseconds: number): void {
+export function logSlow({ by, sql, values }: SentQuery, took: number): void {
+  const milliseconds = Math.round(took)
   const limit = by.dataSource.options.maxQueryExecutionTime
   if (limit && milliseconds > limit) {
     by.dataSource.logger.logQuerySlow(milliseconds, sql, values as unknown[], by.queryRunner)

@@ -140,7 +140,7 @@ function patchConnecting(dataSource: DataSource): void {
   for (const name of ['obtainMasterConnection', 'obtainSlaveConnection'] as const) {
     if (CALLS_OWN in driver[name]) continue
     const obtain = driver[name].bind(driver)
-    const ending: typeof obtain = async () => await untilDestroyed(driver, obtain())
+    const ending: typeof obtain = () => untilDestroyed(driver, obtain())
     driver[name] = Object.assign(ending, { [CALLS_OWN]: !Object.hasOwn(driver, name) })
   }
 }
