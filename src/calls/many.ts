@@ -301,20 +301,23 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return this.round === 0 ? rows : rows.filter(({ round }) => round === this.round)
   }
 
-  /** Returns one entity for equal texts, in the state after the last round. */
+  /** Returns one entity for equal texts, in the state after the last round and in the order of their first inputs. */
   private given(): FindOrCreateResult<Entity>[] {
-    return [...this.texts.values()].flatMap((row) => {
-      const rounds = roundsOf(row)
-      const results = rounds.map(({ input }) => this.results[input])
-      const last = results.find((one) => one !== undefined && 'entity' in one)
-      if (!last) return []
-      const inputs = rounds.flatMap(({ input, repeats = [] }) => [input, ...repeats.map((repeat) => repeat.input)])
-      for (const input of rounds.length > 1 ? inputs : []) {
-        const result = this.results[input]
-        if (result && 'entity' in result) this.results[input] = { ...result, entity: last.entity }
-      }
-      return [last]
-    })
+    const texts = [...this.texts.values()].map(roundsOf)
+    const firstInput = (rounds: readonly TextRow[]): number => rounds.at(-1)?.input ?? 0
+    return texts
+      .toSorted((left, right) => firstInput(left) - firstInput(right))
+      .flatMap((rounds) => {
+        const results = rounds.map(({ input }) => this.results[input])
+        const last = results.find((one) => one !== undefined && 'entity' in one)
+        if (!last) return []
+        const inputs = rounds.flatMap(({ input, repeats = [] }) => [input, ...repeats.map((repeat) => repeat.input)])
+        for (const input of rounds.length > 1 ? inputs : []) {
+          const result = this.results[input]
+          if (result && 'entity' in result) this.results[input] = { ...result, entity: last.entity }
+        }
+        return [last]
+      })
   }
 }
 

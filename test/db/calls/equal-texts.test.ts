@@ -136,4 +136,20 @@ describe('upsertByText', () => {
     expect(entities[0]).toMatchObject({ n: '2', m: 'x' })
     expect(told(results)).toEqual(['new', 'found', 'found'])
   })
+  test('rows are loaded in the order of the first inputs, although a later input was written in another round', async () => {
+    await findOrCreateMany(manager, Item, [{ text: 'a' }, { text: 'b' }])
+    const loaded: string[] = []
+    const { subscribers } = dataSource
+    subscribers.push({ afterLoad: ({ text }: Item) => void loaded.push(text) })
+    try {
+      await upsert([
+        { text: 'a', n: '1' },
+        { text: 'b', n: '1' },
+        { text: 'a', n: '2' },
+      ])
+    } finally {
+      subscribers.pop()
+    }
+    expect(loaded).toEqual(['a', 'b'])
+  })
 })
