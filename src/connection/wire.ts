@@ -441,6 +441,8 @@ const EVICTED_NAMES = 50
  */
 export const planLife = { uses: 1_000 }
 const MAX_AGE_MILLISECONDS = 60_000
+/** The names that a statement has in turn. Instrumentation records names, so they must be few. */
+const TURNS = 10
 /** The losses of prepared statements after which we assume that a pooler gives statements to other sessions. */
 const MAX_LOSSES = 3
 /** How long nothing is prepared after that, in milliseconds. A loss longer ago no longer counts. */
@@ -467,7 +469,8 @@ export class PreparedNames {
   private readonly kept = new Map<string, PreparedName>()
   /** Names that the server should forget. */
   givenUp: string[] = []
-  private serial = 0
+  /** The last turn of each statement. */
+  private readonly turns = new Map<string, number>()
   private losses = 0
   private lostAt = 0
   private last: PreparedName | undefined
@@ -496,7 +499,11 @@ export class PreparedNames {
     this.kept.delete(statement)
     this.kept.set(statement, kept)
     this.last = kept
-    if (this.kept.size > MAX_NAMES) this.giveUp([...this.kept.keys()].slice(0, EVICTED_NAMES))
+    if (this.kept.size > MAX_NAMES) {
+      const evicted = [...this.kept.keys()].slice(0, EVICTED_NAMES)
+      this.giveUp(evicted)
+      for (const one of evicted) this.turns.delete(one)
+    }
     return kept
   }
 
@@ -522,9 +529,10 @@ export class PreparedNames {
 
   private replace(statement: string, now: number): PreparedName {
     this.giveUp([statement])
-    // A name is never used again: code that relies on the old name must not get a statement that was prepared later.
-    this.serial += 1
-    return { name: `${statement}_${this.serial}`, since: now, uses: 0, types: undefined }
+    // The last name is not used again at once: a call that waits with it must not get a statement that is prepared later.
+    const turn = ((this.turns.get(statement) ?? 0) % TURNS) + 1
+    this.turns.set(statement, turn)
+    return { name: `${statement}_${turn}`, since: now, uses: 0, types: undefined }
   }
 
   private giveUp(statements: readonly string[]): void {

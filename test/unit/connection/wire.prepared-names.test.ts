@@ -29,21 +29,28 @@ test('of more than 200 names the least recently used are given up, many at once'
   for (let index = 0; index < 200; index += 1) nameOf(names, `s${index}`)
   expect(nameOf(names, 's0')).toBe('s0_1')
   expect(names.takeGivenUp()).toEqual([])
-  expect(nameOf(names, 'one more')).toBe('one more_201')
+  expect(nameOf(names, 'one more')).toBe('one more_1')
   const givenUp = names.takeGivenUp()
   expect(givenUp).toHaveLength(50)
-  expect([givenUp[0], givenUp.at(-1)]).toEqual(['s1_2', 's50_51'])
+  expect([givenUp[0], givenUp.at(-1)]).toEqual(['s1_1', 's50_1'])
   expect(nameOf(names, 's0')).toBe('s0_1')
-  expect(nameOf(names, 's1')).toBe('s1_202')
+  expect(nameOf(names, 's1')).toBe('s1_1')
 })
 
-test('a name that is lost takes all others with it, and no name comes again', () => {
+test('a name that is lost takes all others with it, and the next names are others', () => {
   const names = new PreparedNames()
   nameOf(names, 'a')
   nameOf(names, 'b')
   names.lose(0)
-  expect(names.takeGivenUp()).toEqual(['a_1', 'b_2'])
-  expect(names.take('a', 0)).toMatchObject({ name: 'a_3', uses: 1 })
+  expect(names.takeGivenUp()).toEqual(['a_1', 'b_1'])
+  expect(names.take('a', 0)).toMatchObject({ name: 'a_2', uses: 1 })
+})
+
+test('a statement has ten names in turn, however long the connection lives', () => {
+  const names = new PreparedNames()
+  const taken = Array.from({ length: 100 }, (_, minute) => nameOf(names, 'a', minute * 60_000))
+  expect([...new Set(taken)]).toEqual(Array.from({ length: 10 }, (_, turn) => `a_${turn + 1}`))
+  expect(taken.some((name, minute) => name === taken[minute - 1])).toBe(false)
 })
 
 test('after the third loss the connection keeps no names', () => {
