@@ -499,11 +499,7 @@ export class PreparedNames {
     this.kept.delete(statement)
     this.kept.set(statement, kept)
     this.last = kept
-    if (this.kept.size > MAX_NAMES) {
-      const evicted = [...this.kept.keys()].slice(0, EVICTED_NAMES)
-      this.giveUp(evicted)
-      for (const one of evicted) this.turns.delete(one)
-    }
+    if (this.kept.size > MAX_NAMES) this.giveUp([...this.kept.keys()].slice(0, EVICTED_NAMES))
     return kept
   }
 

@@ -34,7 +34,7 @@ test('of more than 200 names the least recently used are given up, many at once'
   expect(givenUp).toHaveLength(50)
   expect([givenUp[0], givenUp.at(-1)]).toEqual(['s1_1', 's50_1'])
   expect(nameOf(names, 's0')).toBe('s0_1')
-  expect(nameOf(names, 's1')).toBe('s1_1')
+  expect(nameOf(names, 's1')).toBe('s1_2')
 })
 
 test('a name that is lost takes all others with it, and the next names are others', () => {
