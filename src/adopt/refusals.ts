@@ -47,7 +47,7 @@ export async function refuseNullRows(
  * @throws AdoptionError
  */
 export function requireAdoptable(
-  { hidesRows, distribution, children }: AdoptionFacts,
+  { hidesRows, distribution, children, rules }: AdoptionFacts,
   relation: string,
   isDistributed: boolean = isElsewhere(distribution),
 ): void {
@@ -62,8 +62,10 @@ export function requireAdoptable(
         'policies hide rows of it from this role',
         'Use a role with BYPASSRLS, or its owner without FORCE ROW LEVEL SECURITY.',
       ]
-    : [`${children.join(', ')} ${children.length === 1 ? 'inherits' : 'inherit'} from it`, 'Use a migration.']
-  if (!hidesRows && children.length === 0) return
+    : children.length === 0
+      ? [`it has rules (${rules.join(', ')})`, 'Drop them, or move their work to a trigger.']
+      : [`${children.join(', ')} ${children.length === 1 ? 'inherits' : 'inherit'} from it`, 'Use a migration.']
+  if (!hidesRows && children.length === 0 && rules.length === 0) return
   throw new AdoptionError('unsupported', `${relation} cannot be adopted: ${why}. ${next}`)
 }
 

@@ -140,6 +140,8 @@ export interface AdoptionFacts {
   readonly bytes: number
   /** The user's triggers that an UPDATE fires. */
   readonly updateTriggers: readonly string[]
+  /** The rules on the table. */
+  readonly rules: readonly string[]
   /** The user's triggers that an UPDATE fires while `session_replication_role` is `replica`. */
   readonly replicaTriggers: readonly string[]
   /** The columns of the table's foreign keys, and those that foreign keys refer to. */

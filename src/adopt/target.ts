@@ -37,6 +37,9 @@ async function adoptionFacts(
            JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) r.oid AND (f.conrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey)
              OR f.confrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.confkey))
           WHERE f.contype OPERATOR(pg_catalog.=) 'f' AND r.oid OPERATOR(pg_catalog.=) ANY (ARRAY[f.conrelid, f.confrelid])),
+       'rules', (
+         SELECT coalesce(pg_catalog.jsonb_agg(w.rulename ORDER BY w.rulename), '[]') FROM pg_catalog.pg_rewrite AS w
+          WHERE w.ev_class OPERATOR(pg_catalog.=) r.oid AND w.rulename OPERATOR(pg_catalog.<>) '_RETURN'),
        'hidesRows', pg_catalog.row_security_active(r.oid),
        'children', (
          SELECT coalesce(pg_catalog.jsonb_agg(h.inhrelid::pg_catalog.regclass::pg_catalog.text), '[]') FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),

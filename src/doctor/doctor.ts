@@ -32,7 +32,15 @@ import {
 } from './findings'
 import { readSurroundings, relationNamed, type Surroundings } from './sql'
 import { examinedColumns, TextLook } from './texts'
-import { isForeign, lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './names-and-numbers'
+import {
+  isForeign,
+  isOurs,
+  lookAtHolders,
+  lookAtNames,
+  lookAtNumbers,
+  namesColumns,
+  ownDrift,
+} from './names-and-numbers'
 
 /** Options of `doctor`. */
 export interface DoctorOptions {
@@ -227,7 +235,7 @@ async function openTextSubject(
   const names = namesOfTable(metadata).length === 0 ? [] : [tableName(namesTable(dataSource))]
   const surroundings = await readSurroundings(reader.query, relation, {
     references: referenceNames(metadata),
-    companions: [...scopes, ...names],
+    companions: [...scopes, ...names, ...(isOurs(metadata) ? [relation] : [])],
     triggers: state.triggers.map(({ name }) => name),
     others: tablesBeside(metadata),
     place: state.spread,

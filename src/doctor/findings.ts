@@ -82,6 +82,19 @@ const CODES = {
     'error',
     'The server refused to show these rows. Give the role the privilege to read them (42501), or correct what other findings name, and run the doctor again.',
   ],
+  'guard.replica': [
+    'error',
+    'No trigger fires in sessions with these settings. Run the named statements as a superuser, and connect again. Then run the doctor again: it finds what was stored meanwhile.',
+  ],
+  'table.unlogged': [
+    'error',
+    'After a crash of the server, this table is empty: names are free, and counts and tokens are lost. Run the named statements.',
+  ],
+  'table.granted': ['error', 'Every role may write to this table of the package. Run the named statements.'],
+  'table.rule': [
+    'warning',
+    'These rules change what is written, and adopt refuses such a table. Decide whether to drop them, or to move their work to a trigger.',
+  ],
   'definitions.uncompared': [
     'warning',
     'Conditions of triggers, checks and indexes were not compared. Run the doctor on the primary, by a role with the privilege TEMPORARY on the database.',

@@ -219,6 +219,10 @@ async function lookAtCounts(subject: Subject, table: NumberTable, tally: Finding
 /** The unique indexes of the tables of names, tokens and URLs. The package declares these tables as a whole. */
 const OUR_INDEXES: ReadonlySet<string> = new Set(['names_unique_index', 'once_token_unique_index', 'url_unique_index'])
 
+/** Whether the package declares the whole table. */
+export const isOurs = (metadata: EntityMetadata): boolean =>
+  textsOfTable(metadata).some(({ table }) => OUR_INDEXES.has(table.index))
+
 /** The server adds a type, and omits quotes around numbers. With `quote_all_identifiers`, it adds quotes to names. */
 const plain = (value: string | null): string | undefined => value?.replaceAll(/['"]/gu, '').replace(/::[\w ]+$/u, '')
 
@@ -232,7 +236,7 @@ export function ownDrift(metadata: EntityMetadata, { columns, indexes, checks }:
   const key = declared.every((name) => primary.includes(name))
     ? []
     : [{ kind: 'different', object: 'table', name: metadata.tableName, detail: 'it has another primary key' } as const]
-  if (!textsOfTable(metadata).some(({ table }) => OUR_INDEXES.has(table.index))) return key
+  if (!isOurs(metadata)) return key
   const ofTexts = new Set(
     textsOfTable(metadata).flatMap(({ table }) => [table.hash, table.number, table.chained, table.check]),
   )

@@ -390,6 +390,10 @@ const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS
                 AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''
                 AND NOT (pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->) 'attnames') OPERATOR(pg_catalog.?) a.attname)`
 
+/** The tables of the package that belong to the table. */
+const COMPANIONS = `FROM pg_catalog.unnest($3::pg_catalog.text[]) AS h (name)
+      JOIN pg_catalog.pg_class AS k ON k.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(h.name)`
+
 /** Findings about the surroundings of a table, whose test is one query. */
 type FoundByQuery =
   | 'trigger.user'
@@ -399,6 +403,10 @@ type FoundByQuery =
   | 'table.inherits'
   | 'reference.undeclared'
   | 'rows.hidden'
+  | 'guard.replica'
+  | 'table.unlogged'
+  | 'table.granted'
+  | 'table.rule'
   | 'table.partitioned'
 
 /**
@@ -442,6 +450,31 @@ const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
       WHERE c.relkind OPERATOR(pg_catalog.<>) 'p' AND NOT c.relispartition`,
   ),
   'reference.undeclared': names(`pg_catalog.format('%s.%I', ${relationName('o.oid')}, a.attname)`, LOOKALIKES),
+  'guard.replica': names(
+    's.remedy',
+    `FROM (SELECT pg_catalog.concat('ALTER ', CASE WHEN r.rolname IS NULL THEN pg_catalog.format('DATABASE %I', d.datname)
+            ELSE pg_catalog.format('ROLE %I', r.rolname) OPERATOR(pg_catalog.||) coalesce(pg_catalog.format(' IN DATABASE %I', d.datname), '') END,
+          ' RESET session_replication_role') AS remedy
+        FROM pg_catalog.pg_db_role_setting AS b
+        LEFT JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) b.setdatabase
+        LEFT JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) b.setrole
+       WHERE 'session_replication_role=replica' OPERATOR(pg_catalog.=) ANY (b.setconfig)
+         AND (d.oid IS NULL OR d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) AS s`,
+  ),
+  'table.unlogged': names(
+    `pg_catalog.format('ALTER TABLE %s SET LOGGED', ${relationName('k.oid')})`,
+    `${COMPANIONS} WHERE k.relpersistence OPERATOR(pg_catalog.=) 'u'`,
+  ),
+  'table.granted': names(
+    `pg_catalog.format('REVOKE INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER ON %s FROM PUBLIC', ${relationName('k.oid')})`,
+    `${COMPANIONS} WHERE EXISTS (SELECT FROM pg_catalog.aclexplode(k.relacl) AS x WHERE x.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid
+        AND x.privilege_type OPERATOR(pg_catalog.=) ANY ('{INSERT,UPDATE,DELETE,TRUNCATE,TRIGGER}'))`,
+  ),
+  'table.rule': names(
+    `pg_catalog.format('%I ON %s', w.rulename, ${relationName('w.ev_class')})`,
+    `FROM pg_catalog.pg_rewrite AS w WHERE w.rulename OPERATOR(pg_catalog.<>) '_RETURN'
+        AND (w.ev_class OPERATOR(pg_catalog.=) c.oid OR w.ev_class OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT k.oid ${COMPANIONS})))`,
+  ),
   'rows.hidden': 'pg_catalog.row_security_active(c.oid)::pg_catalog.int4',
   'table.partitioned':
     '(SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_tree(c.oid) AS p WHERE p.isleaf AND p.level OPERATOR(pg_catalog.>) 0)',

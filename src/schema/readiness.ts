@@ -180,6 +180,8 @@ async function lookAt(
   const { server, table: state } = await tableState(query, relation, sets)
   requireServer(server, sets.length > 0)
   if (!state) throw new SchemaDriftError(metadata.tableName, only('missing', 'table', metadata.tableName))
+  if (server.replica && sets.length > 0)
+    throw new SchemaDriftError(metadata.tableName, only('disabled', 'guard', 'session_replication_role'), FIRE_TRIGGERS)
   const spread = await spreadOf(query, relation, state.spread, tablesBeside(metadata))
   refuseSpread(metadata, spread, texts)
   const findings = [...texts.flatMap((one) => findDrift(one, state)), ...workDrift(works, state)]
@@ -227,6 +229,10 @@ export const spreadDrift = (
     name: metadata.tableName,
     detail,
   }))
+
+/** The remedy. A setting of the database, the role or the connection reaches every session. */
+const FIRE_TRIGGERS =
+  'No trigger fires while session_replication_role is replica. Reset it for the database and the role (the doctor names them), and connect again.'
 
 /** The remedy. No migration of TypeORM moves rows. */
 const MOVE_ROWS = 'Move its rows, for instance by undistribute_table(), or change the declaration (docs/scale.md).'

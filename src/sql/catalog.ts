@@ -146,6 +146,8 @@ export interface ServerState {
   readonly plpgsql: boolean
   /** `quote_all_identifiers`: the server also quotes the names of types. */
   readonly quotesAll: boolean
+  /** `session_replication_role` is `replica`: no trigger of ours fires in this session. */
+  readonly replica: boolean
 }
 
 const OBJECT = 'pg_catalog.jsonb_build_object'
@@ -289,6 +291,7 @@ const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.in
 const SERVER = `${OBJECT}(
   'encoding', pg_catalog.current_setting('server_encoding'),
   'version', pg_catalog.current_setting('server_version_num')::integer,
+  'replica', pg_catalog.current_setting('session_replication_role') ${EQUALS} 'replica',
   'engine', pg_catalog.version(),
   'plpgsql', EXISTS (SELECT FROM pg_catalog.pg_language AS l WHERE l.lanname ${EQUALS} 'plpgsql'),
   'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`

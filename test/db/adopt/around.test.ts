@@ -105,6 +105,19 @@ describe.each(['begin', 'fill', 'number', 'index', 'check'] as const)(
   },
 )
 
+test('a rule on the table is refused by its name before anything is changed', async () => {
+  await fillPages(`'text ' || i`)
+  await client.query('create rule logs as on update to page do also select 1')
+  const Page = pageOf()
+  const dataSource = await open(Page)
+  await expect(adopt(dataSource, Page)).rejects.toMatchObject({
+    reason: 'unsupported',
+    message: '"public"."page" cannot be adopted: it has rules (logs). Drop them, or move their work to a trigger.',
+  })
+  await client.query('drop rule logs on page')
+  expect(await adopt(dataSource, Page)).toMatchObject({ step: 'done' })
+})
+
 const WATCHED = `create table seen (id integer);
   create function watch() returns trigger language plpgsql as
     'begin insert into public.seen values (new.id); return new; end';

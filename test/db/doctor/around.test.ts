@@ -1,10 +1,13 @@
 import type { Client } from 'pg'
 import { DataSource } from 'typeorm'
 import { describe, expect, test } from 'vitest'
+import { findOrCreate, insertOrFail } from '../../../src'
 import { adopt } from '../../../src/adopt'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { findingsOfAdoption } from '../../../src/doctor/doctor'
 import { type Copy, useTemplate } from '../../support/template'
+import { Name } from '../../../src/names'
+import { Url } from '../../../src/url'
 import { Comment, ENTITIES, fill, Page, Soft, User } from './entities'
 
 const template = useTemplate(async (url) => {
@@ -395,5 +398,85 @@ describe('what stands around a table', () => {
     expect(found.map(inWords).filter((one) => !one.includes('uncompared'))).toEqual([
       'warning transaction.old 1; open for 61 s',
     ])
+  })
+})
+
+describe('what is said to be run, word for word, mends it', () => {
+  /** The findings of this code, before and after all that their details name was run. */
+  async function followed(entity: new () => object, code: string): Promise<{ told: string[]; left: string[] }> {
+    const found = async (): Promise<string[]> => {
+      const { findings } = await doctor(dataSource, { entities: [entity] })
+      return findings
+        .filter((one) => one.code === code)
+        .flatMap(({ detail = '' }) => detail.split(/, (?=ALTER|REVOKE)/u))
+    }
+    const told = await found()
+    for (const statement of told) await client.query(statement)
+    return { told, left: await found() }
+  }
+
+  test.each([
+    [User, 'names'],
+    [Name, 'names'],
+    [Url, 'urls'],
+  ])('tables of ours that are UNLOGGED, by %o', async (entity, table) => {
+    await changed(`alter table ${table} set unlogged`)
+    const { told, left } = await followed(entity, 'table.unlogged')
+    expect(told).toEqual([`ALTER TABLE public.${table} SET LOGGED`])
+    expect(left).toEqual([])
+  })
+
+  test('counts that are UNLOGGED, or that everybody may write', async () => {
+    await changed()
+    const { rows } = await client.query<{ name: string }>(
+      `select oid::regclass::text as name from pg_class where relkind = 'r' and relname like 'number%comment%'`,
+    )
+    expect(rows).toHaveLength(1)
+    await client.query(`alter table ${rows[0]?.name} set unlogged; grant select, update on ${rows[0]?.name} to public`)
+    expect((await followed(Comment, 'table.unlogged')).left).toEqual([])
+    const { told, left } = await followed(Comment, 'table.granted')
+    expect(told).toEqual([`REVOKE INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER ON public.${rows[0]?.name} FROM PUBLIC`])
+    expect(left).toEqual([])
+  })
+
+  test('session_replication_role of the database and of a role', async () => {
+    await changed()
+    const [{ name = '' } = {}] = (
+      await client.query<{ name: string }>('select quote_ident(current_database()) as name')
+    ).rows
+    await client.query(`alter database ${name} set session_replication_role = replica;
+      create role "replays rows"; alter role "replays rows" in database ${name} set session_replication_role = replica`)
+    const { told, left } = await followed(Page, 'guard.replica')
+    expect(told).toEqual([
+      `ALTER DATABASE ${name} RESET session_replication_role`,
+      `ALTER ROLE "replays rows" IN DATABASE ${name} RESET session_replication_role`,
+    ])
+    expect(left).toEqual([])
+    await client.query('drop role "replays rows"')
+  })
+
+  test('first use refuses a session in which no trigger fires', async () => {
+    await changed()
+    const extra = { options: '-c session_replication_role=replica' }
+    const replays = await copy.dataSource(ENTITIES, { extra })
+    for (const call of [
+      () => findOrCreate(replays.manager, Page, { url: 'http://a/' }),
+      () => insertOrFail(replays.manager, User, { handle: 'new' }),
+    ])
+      await expect(call()).rejects.toMatchObject({
+        code: 'SCHEMA_DRIFT',
+        findings: [{ kind: 'disabled', object: 'guard', name: 'session_replication_role' }],
+      })
+  })
+
+  test('a rule is for a person to decide', async () => {
+    await changed(
+      'create rule "drops all" as on insert to names do instead nothing',
+      'create rule logs as on update to page do also select 1',
+    )
+    expect(await told(User)).toContainEqual('warning table.rule 1; "drops all" ON public.names')
+    expect(await told(Page)).toContainEqual('warning table.rule 1; logs ON public.page')
+    await client.query('drop rule "drops all" on names; drop rule logs on page')
+    expect((await told(User)).filter((one) => one.includes('rule'))).toEqual([])
   })
 })

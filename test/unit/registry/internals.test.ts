@@ -115,6 +115,7 @@ const server = {
   engine: 'PostgreSQL 14.10 on x86_64-pc-linux-gnu, compiled by gcc',
   plpgsql: true,
   quotesAll: false,
+  replica: false,
 }
 
 test('a server before PostgreSQL 14 is refused with the version that is needed', () => {
