@@ -97,7 +97,9 @@ async function variants(): Promise<Map<string, Variant>> {
     ['guard, ignoreDeleted', { guard: (table) => guardOf(table).create, deleted: 'deletedAt' }],
   ])
   if (before !== undefined) {
-    const other = (await import(path.resolve(before, 'src/triggers/guard.ts'))) as { guardOf: typeof guardOf }
+    const other = (await import(path.resolve(before, 'src/triggers/guard.ts'))) as {
+      guardOf: (table: TextTable) => { readonly create: readonly string[] }
+    }
     made.set('guard before', { guard: (table) => other.guardOf(table).create })
   }
   return made

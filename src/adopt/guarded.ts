@@ -1,42 +1,13 @@
 import { columnDrift } from '../schema/readiness'
 import { compareRows } from '../schema/rows'
-import type { InstalledTrigger, InstalledTriggers } from '../sql/catalog'
 import { quote } from '../sql/identifier'
-import { tableName, type TextTable } from '../sql/text-table'
-import { isKernel, parseNote, type TriggerNote } from '../sql/trigger-set'
-import { type GuardNote, guardOf } from '../triggers/guard'
-import { guardNotesOf } from '../triggers/plan'
+import { tableName } from '../sql/text-table'
+import { GUARD_TRIGGERS } from '../triggers/guard'
+import { type GuardNote, guardNotesOf } from '../triggers/installed-guards'
 import { requireAdoptable } from './refusals'
 import { AdoptionError } from './session'
 import { nameOf } from './table'
 import type { Target } from './target'
-
-const FIRST_SUFFIX = '_place_insert'
-
-/** Selects the triggers and functions of one guard, and the kernel, among all those of a table. */
-export function guardIn(
-  installed: InstalledTriggers,
-  { table }: { readonly table: TextTable },
-  { name }: Pick<TriggerNote, 'name'>,
-): InstalledTriggers {
-  const own = installed.functions.filter(({ body, trusted }) => {
-    const note = trusted ? parseNote(body) : undefined
-    return note?.kind === 'guard' && note.name === name
-  })
-  const runsOwn = ({ runs }: InstalledTrigger): boolean =>
-    own.some((one) => one.name === runs.name && one.schema === runs.schema)
-  // A table that was renamed keeps the names of its triggers.
-  const prefixes = installed.triggers
-    .filter((one) => runsOwn(one) && one.name.endsWith(FIRST_SUFFIX))
-    .map((one) => one.name.slice(0, -FIRST_SUFFIX.length))
-  const suffixes = guardOf(table).triggers.map((one) => one.name.slice(table.guard.length))
-  const names = new Set([table.guard, ...prefixes].flatMap((prefix) => suffixes.map((suffix) => prefix + suffix)))
-  return {
-    ...installed,
-    functions: installed.functions.filter((one) => own.includes(one) || isKernel(one.body)),
-    triggers: installed.triggers.filter((one) => names.has(one.name) || runsOwn(one)),
-  }
-}
 
 /**
  * @param begun whether the hidden columns belong to an adoption that has begun
@@ -124,7 +95,7 @@ export function guardedAs({
   const { table } = declaration
   const { texts, held } = compareRows(note, note.digest, table)
   if (texts || held) return 'other'
-  const { triggers } = guardIn(state, declaration, note)
-  const isOn = triggers.length >= note.triggers.length && triggers.every(({ enabled }) => enabled)
+  const { triggers } = note.installed
+  const isOn = triggers.length === GUARD_TRIGGERS.size && triggers.every(({ enabled }) => enabled)
   return isOn ? 'renormalized' : 'none'
 }

@@ -2,7 +2,7 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError } from '../errors'
 import { requireServer } from '../registry/internals'
 import { type Declaration, textsOfEntity } from '../registry/registry'
-import { wantedSets } from '../schema/table'
+import { triggerWorks, wantedGuards } from '../schema/table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
@@ -147,8 +147,11 @@ async function findTable(
   metadata: EntityMetadata,
   relation: string,
 ): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
-  const sets = wantedSets(metadata)
-  const ours = sets.flatMap(({ triggers }) => triggers.map(({ name }) => name))
+  const sets = triggerWorks(metadata).map(({ set }) => set)
+  const ours = [
+    ...sets.flatMap(({ triggers }) => triggers.map(({ name }) => name)),
+    ...wantedGuards(metadata).flatMap(({ triggers }) => triggers),
+  ]
   const facts = await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS])
   if (!facts) throw noTable(relation)
   if (facts.kind !== 'r') {

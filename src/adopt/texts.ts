@@ -15,9 +15,9 @@ import {
   textIsNull,
   textRules,
 } from '../sql/text-table'
-import { dropTrigger, makeFunctions } from '../sql/trigger-set'
+import { detach, ensureLibrary } from '../sql/library'
+import { makeFunctions } from '../sql/trigger-set'
 import { guardOf } from '../triggers/guard'
-import { planAllFunctions, planFunctions, planSets } from '../triggers/plan'
 import {
   chainColumns,
   chainFields,
@@ -57,7 +57,7 @@ import {
   writeChanges,
 } from './pages'
 import { AdoptionError, type AdoptSession } from './session'
-import { guardedAs, guardIn, noteOf, refuseTaken, refuseTarget } from './guarded'
+import { guardedAs, noteOf, refuseTaken, refuseTarget } from './guarded'
 import {
   type AdoptedTable,
   alterTable,
@@ -369,7 +369,8 @@ export abstract class TextWork {
   dropAll(): string[] {
     const { declaration, on } = this.target
     if (this.stored === undefined && guardedAs(this.target) === 'none') refuseTaken(this.target)
-    return [...guardOf(on.table).drop, ...dropColumns(on, declaration.lookup)]
+    const drop = noteOf(this.target) ? guardOf(on.table).drop : []
+    return [...drop, ...dropColumns(on, declaration.lookup)]
   }
 
   /** Reads what the steps have found so far. @param isDone whether there was no step to do */
@@ -458,9 +459,9 @@ export class UnguardedText extends TextWork {
     const wanted: Wanted = state.columns.some(({ name }) => name === on.table.hash) ? 'wrong' : 'missing'
     // If a guard has lost a trigger, its other triggers are dropped.
     const note = noteOf(this.target)
-    const left = note ? guardIn(state, on, note).triggers : []
+    const left = note ? [detach(on.table, note.name)] : []
     return await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(left.map(({ name }) => dropTrigger(tableName(on.table), name)))
+      await session.all(left)
       await session.all(beginAdoption(this.target))
       return await goOn(session, on, 'fill', { wanted, page: 0, pages: null })
     })
@@ -743,15 +744,8 @@ export class GuardedText extends TextWork {
   }
 
   private changeGuard(): string[] {
-    const { on, state } = this.target
-    const wanted = guardOf(on.table)
-    // Other texts, names and numbers of the table keep their triggers and functions.
-    const installed = guardIn(state, on, wanted.note)
-    const { schema, table } = on.table
-    const site = { schema, table, searchSchema: schema, wanted: [wanted], installed }
-    const placed = { ...site, functions: planFunctions(site), touched: false, isNew: false }
-    const { before, after } = planSets(placed)
-    return [...before.up, ...planAllFunctions([placed], [], []).before.up, ...after.up]
+    const { table } = this.target.on
+    return [ensureLibrary(table.schema), detach(table, table.name), guardOf(table).attach]
   }
 
   plan(): PlannedStep[] {

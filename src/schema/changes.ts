@@ -18,8 +18,9 @@ import {
 import { renameIn } from '../sql/identifier'
 import type { TextRows, TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
-import { type GuardNote, guardsOf } from '../triggers/guard'
-import { guardNotesOf, hasNamesakes, OTHER_DECLARATION } from '../triggers/plan'
+import { guardsOf } from '../triggers/guard'
+import { type GuardNote, guardNotesOf, servesNamesakes } from '../triggers/installed-guards'
+import { OTHER_DECLARATION } from '../triggers/plan'
 import { findDrift, OTHER_ORDER, OTHER_ROWS, workDrift } from './readiness'
 import { type ColumnPair, compareRows, dropRules, rebuild, renormalized, setColumnPairs } from './rows'
 import {
@@ -83,7 +84,8 @@ export async function changeDeclarations(on: ChangingTable): Promise<Change[]> {
   for (const declaration of declarations) {
     const note = had.get(declaration)
     const before = note ? rows(note, declaration) : unnoted.get(declaration)?.before
-    const isOthers = note !== undefined && guardsOf(declaration.table).some((set) => hasNamesakes(set, note, installed))
+    const isOthers =
+      note !== undefined && guardsOf(declaration.table).some((set) => servesNamesakes(set, note.installed))
     left.push(...(await change(on, declaration, before, isOthers)))
   }
   const kept = new Set(had.values())

@@ -6,7 +6,7 @@ import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, ren
 import {
   addLookup,
   dropOrphans,
-  type InstalledKernel,
+  installedLibraries,
   installedLookups,
   installedTriggers,
   type InstalledTriggers,
@@ -15,7 +15,8 @@ import {
 } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
-import { guardKernel } from '../triggers/guard'
+import { planGuards, withoutGuards } from '../triggers/installed-guards'
+import { createLibrary, dropLibrary, usesLibrary } from '../sql/library'
 import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
 import { distribute, hasCitus } from '../sql/spread'
 import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
@@ -30,7 +31,7 @@ import {
   type SchemaEntity,
   type TablePlan,
   triggerWorks,
-  wantedSets,
+  wantedGuards,
   withLocks,
 } from './table'
 import { exactState } from './readiness'
@@ -79,7 +80,7 @@ async function synchronizeWithTriggers(
   original: () => Promise<void>,
 ): Promise<void> {
   const { queryRunner } = builder
-  const { entities, orphans, kernel, citus } = await readEntities(builder, searchSchema)
+  const { entities, orphans, citus } = await readEntities(builder, searchSchema)
   const lookups = await installedLookups(
     queryOf(queryRunner),
     schemasOf(
@@ -93,8 +94,8 @@ async function synchronizeWithTriggers(
   }
   const planned = await dryRun(builder, synchronize)
   const plans = entities.map((entity) => planTable(entity, planned.up))
-  const functions = planAllFunctions(plans, kernel, guardKernel)
-  const comeBack = plans.some(({ before, wanted }) => before.up.length > 0 && wanted.length > 0)
+  const functions = planAllFunctions(plans)
+  const comeBack = plans.some(({ before, wanted, guards }) => before.up.length > 0 && wanted.length + guards.length > 0)
   // JavaScript has work to do between the statements of a text's new normalizer.
   const isByHand = planned.up.some((query) => query.includes(NORMALIZE_BY_HAND))
   // Work on rows may be refused.
@@ -111,6 +112,9 @@ async function synchronizeWithTriggers(
   const running = { isWhole, citus: citus || distributed.length > 0 }
   await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
+    for (const schema of await missingLibraries(queryRunner, plans)) {
+      await emit(queryRunner, { up: [createLibrary(schema)], down: [dropLibrary(schema)] })
+    }
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
     await emit(queryRunner, makeRoom(plans, orphans))
     await emit(queryRunner, { up: [], down: functions.last })
@@ -126,7 +130,6 @@ async function synchronizeWithTriggers(
       for (const one of [...plans.map(({ after }) => after), ...installs]) await emit(queryRunner, one)
     }
     await (installs.length === 0 || isWhole ? install() : asOneStatement(queryRunner, install))
-    await emit(queryRunner, functions.after)
     // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
     for (const table of distributed) await emit(queryRunner, { up: [distribute(table)], down: [] })
     await emit(queryRunner, { up: [], down: [...refusals.down, ...guarded] })
@@ -139,7 +142,6 @@ interface Found {
   readonly entities: readonly SchemaEntity[]
   /** The triggers of tables that no entity has. */
   readonly orphans: readonly InstalledTriggers[]
-  readonly kernel: readonly InstalledKernel[]
   readonly citus: boolean
 }
 
@@ -154,22 +156,22 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   const query = queryOf(queryRunner)
   const declared = metadatas.map((metadata) => {
     const works = triggerWorks(metadata)
-    return { metadata, works, wanted: wantedSets(metadata, works) }
+    return { metadata, works, wanted: works.map(({ set }) => set), guards: wantedGuards(metadata) }
   })
-  const { server, tables, kernel } = await installedTriggers(
+  const { server, tables } = await installedTriggers(
     query,
     schemasOf(metadatas, searchSchema),
     declared.flatMap(({ wanted }) => wanted),
   )
-  const found = declared.flatMap(({ metadata, works, wanted }) => {
+  const found = declared.flatMap(({ metadata, works, wanted, guards }) => {
     const ours = tables.find((one) => isOf(one, metadata, searchSchema))
     if (wanted.length + textsOfTable(metadata).length === 0 && !ours) return []
     const { schema = searchSchema, tableName: table } = metadata
     const installed = ours ?? { schema, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
     const isNew = !tableOf(builder, metadata)
-    return [{ metadata, works, wanted, installed, ...entityTable(metadata), searchSchema, isNew }]
+    return [{ metadata, works, wanted, guards, installed, ...entityTable(metadata), searchSchema, isNew }]
   })
-  if (found.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
+  if (found.some(({ wanted, guards }) => wanted.length + guards.length > 0)) requireBuildable(server)
   const citus = await hasCitus(query)
   const fresh = found.filter(({ isNew }) => isNew)
   const entities: SchemaEntity[] = []
@@ -181,7 +183,6 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   return {
     entities,
     orphans: tables.filter((one) => !metadatas.some((metadata) => isOf(one, metadata, searchSchema))),
-    kernel,
     citus,
   }
 }
@@ -204,9 +205,33 @@ function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
   ])
   // A statement may need the triggers dropped, or change what they depend on.
   const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
-  const site = { ...entity, functions: planFunctions(entity), touched: sql.some(isInTheWay) }
-  return { ...site, ...planSets(site) }
+  const touched = sql.some(isInTheWay)
+  const sets = { ...entity, installed: withoutGuards(installed) }
+  const site = { ...sets, functions: planFunctions(sets), touched }
+  const ofSets = planSets(site)
+  const ofGuards = planGuards({ ...entity, touched })
+  return { ...site, before: both(ofGuards.before, ofSets.before), after: both(ofSets.after, ofGuards.after) }
 }
+
+/** Returns the schemas whose guards change, as the tables name them, and that have no library. */
+async function missingLibraries(
+  queryRunner: QueryRunner,
+  plans: readonly TablePlan[],
+): Promise<(string | undefined)[]> {
+  const homes = new Map(
+    plans
+      .filter(({ before, after }) => [...before.up, ...before.down, ...after.up].some(usesLibrary))
+      .map(({ schema, searchSchema }) => [schema ?? searchSchema, schema]),
+  )
+  const installed = await installedLibraries(queryOf(queryRunner), [...homes.keys()])
+  return [...homes].flatMap(([home, schema]) => (installed.includes(home) ? [] : [schema]))
+}
+
+/** Two changes, one after the other. */
+const both = (one: Change, other: Change): Change => ({
+  up: [...one.up, ...other.up],
+  down: [...other.down, ...one.down],
+})
 
 /**
  * Warns if a new table has the columns of a table that its entity has perhaps lost. A renamed table would be an empty

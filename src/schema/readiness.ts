@@ -24,7 +24,8 @@ import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
 import { parseNote, type TriggerSet } from '../sql/trigger-set'
 import { wordedCheck, wordedIndex, wordedTrigger, wordsOf, writtenAs } from '../sql/written'
-import { guardsOf } from '../triggers/guard'
+import { guardsOf, wordedGuards } from '../triggers/guard'
+import { guardDrift } from '../triggers/installed-guards'
 import {
   functionDifference,
   installedFunction,
@@ -33,7 +34,7 @@ import {
   tableDifference,
   triggerDifference,
 } from '../triggers/plan'
-import { triggerWorks, wantedSets } from './table'
+import { triggerWorks } from './table'
 
 /** The key of a declaration's only table, if the DataSource has no others of that name. */
 const ONLY = 'only'
@@ -176,9 +177,9 @@ async function lookAt(
 ): Promise<{ readonly server: ServerState; readonly state: TableState; readonly spread: Spread }> {
   const relation = tableName(entityTable(metadata))
   const works = triggerWorks(metadata)
-  const sets = [...texts.flatMap(guardsOf), ...works.map(({ set }) => set)]
+  const sets = works.map(({ set }) => set)
   const { server, table: state } = await tableState(query, relation, sets)
-  requireServer(server, sets.length > 0)
+  requireServer(server, sets.length > 0 || texts.some(({ guardless }) => guardless !== true))
   if (!state) throw new SchemaDriftError(metadata.tableName, only('missing', 'table', metadata.tableName))
   if (server.replica && sets.length > 0)
     throw new SchemaDriftError(metadata.tableName, only('disabled', 'guard', 'session_replication_role'), FIRE_TRIGGERS)
@@ -321,7 +322,7 @@ export function findDrift(table: TextTable, state: TableState | null): Finding[]
     ),
     ...indexDrift(uniqueIndexOf(table), state),
     ...checkDrift(table, state),
-    ...guardsOf(table).flatMap((guard) => triggerDrift(guard, state)),
+    ...guardsOf(table).flatMap((guard) => guardDrift(guard, state, state.written !== undefined)),
   ]
 }
 
@@ -402,32 +403,30 @@ function checkDrift(table: TextTable, { checks, written }: TableState): Finding[
  * The set of another release serves if the protocols allow it, so that both releases can run during a deployment.
  */
 function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
-  const isGuard = set.kind === 'guard'
-  const { functions, kernel, triggers, path } = set
+  const { functions, triggers, path } = set
   const [first] = functions
   const installed = first && installedFunction(state, first)
   const note = installed && parseNote(installed.body)
   const difference = noteDifference(set, note)
   const isAnothers = difference === undefined && note?.protocol !== set.note.protocol
-  // If another release made the set, the functions that its triggers run must exist, for instance another kernel.
+  // If another release made the set, the functions that its triggers run must exist.
   const run = state.triggers
     .filter(({ name }) => triggers.some((one) => one.name === name))
     .map(({ runs }) => runs.name)
   const needed = isAnothers
     ? new Set([...functions.slice(0, 1).map(({ name }) => name), ...run])
-    : [...functions, ...kernel].map(({ name }) => name)
+    : [...functions].map(({ name }) => name)
   const ofFunctions = [...needed].flatMap((name): Finding[] => {
-    const at = { object: isGuard ? 'guard' : 'function', name } as const
+    const at = { object: 'function', name } as const
     const found = installedFunction(state, { name })
     if (!found) return only('missing', at.object, at.name)
-    const wanted = isAnothers || !state.written ? undefined : [...functions, ...kernel].find((one) => one.name === name)
-    // The kernel finds no table of another schema.
-    const own = wanted && { ...wanted, path: kernel.includes(wanted) ? undefined : path }
+    const wanted = isAnothers || !state.written ? undefined : functions.find((one) => one.name === name)
+    const own = wanted && { ...wanted, path }
     const exact = own && functionDifference(own, found, state)
     return different(at, ownerDifference(found) ?? (name === first?.name ? difference : undefined) ?? exact)
   })
   const ofTriggers = triggers.flatMap((wanted): Finding[] => {
-    const at = { object: isGuard ? 'guard' : 'trigger', name: wanted.name } as const
+    const at = { object: 'trigger', name: wanted.name } as const
     const found = state.triggers.find(({ name }) => name === wanted.name)
     if (!found) return only('missing', at.object, at.name)
     if (!found.enabled) return [{ kind: 'disabled', ...at }]
@@ -484,13 +483,14 @@ export async function exactState(
   look: Look,
 ): Promise<TableState | null> {
   const { query, relation = tableName(entityTable(metadata)) } = look
-  const sets = wantedSets(metadata, works)
+  const sets = works.map(({ set }) => set)
   const { table } = await tableState(query, relation, sets)
   if (!table) return null
   const texts = textsOfTable(metadata).map((one) => one.table)
   const indexes = [...texts.map(uniqueIndexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
   const triggers = sets.flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
   const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
-  const written = await writtenAs(query, { relation, within: look.within }, words)
+  const guards = wordedGuards(texts.flatMap(guardsOf))
+  const written = await writtenAs(query, { relation, within: look.within }, [...words, ...guards])
   return { ...table, ...(written ? { written } : {}) }
 }

@@ -4,14 +4,15 @@ import { type Change, indexCondition, lockTables, sameCondition } from '../sql/a
 import type { Query, TableState } from '../sql/catalog'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
-import type { RemovedRows, TriggerSet } from '../sql/trigger-set'
+import type { RemovedRows } from '../sql/trigger-set'
 import type { Digest } from '../text/digest'
-import { guardsOf } from '../triggers/guard'
+import { type Guard, guardsOf } from '../triggers/guard'
 import type { SetPlan, TableTriggers, TriggerSite } from '../triggers/plan'
 
 /** The table of an entity in a run of the schema builder, and what its triggers require of the rows. */
 export interface SchemaEntity extends TableTriggers, RowsPlan {
   readonly metadata: EntityMetadata
+  readonly guards: readonly Guard[]
   /** The registered triggers, which are wanted besides the guards. */
   readonly works: readonly TriggerWork[]
   /** The table does not exist yet. */
@@ -203,10 +204,6 @@ export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
   return [...(registry.triggers.get(rootOf(metadata))?.values() ?? [])].map((make) => make())
 }
 
-/** Returns all triggers that the table of an entity needs: its guards, and those that were registered. */
-export function wantedSets(
-  metadata: EntityMetadata,
-  works: readonly TriggerWork[] = triggerWorks(metadata),
-): TriggerSet[] {
-  return [...textsOfTable(metadata).flatMap(({ table }) => guardsOf(table)), ...works.map(({ set }) => set)]
-}
+/** Returns the guards that the table of an entity needs. */
+export const wantedGuards = (metadata: EntityMetadata): Guard[] =>
+  textsOfTable(metadata).flatMap(({ table }) => guardsOf(table))

@@ -1,5 +1,6 @@
 import type { Change } from './alter'
 import { literal, qualified, quote } from './identifier'
+import { libraryFunctions } from './library'
 import { type CatalogSpread, SPREAD_OF_R } from './spread'
 import { EQUALS, joinOf, op, tableName, type TextTable } from './text-table'
 import { isTrustedBy, otherTables, TRIGGER_MARK, type TriggerSet } from './trigger-set'
@@ -31,15 +32,6 @@ export interface InstalledFunction {
   readonly settings: readonly string[]
   /** Language, volatility, strictness and parallel safety, with the codes of `pg_proc`. */
   readonly form: string
-}
-
-/** A function that all tables of a schema share, as the catalog holds it, whichever role made it. */
-export interface InstalledKernel extends Pick<
-  InstalledFunction,
-  'schema' | 'name' | 'body' | 'settings' | 'definer' | 'granted' | 'extension' | 'form'
-> {
-  /** The tables whose triggers run it, by schema name and table name. */
-  readonly tables: readonly (readonly [schema: string, table: string])[]
 }
 
 /** A trigger, as the catalog holds it. */
@@ -177,6 +169,10 @@ const DEFAULT_OF_F = 'pg_catalog.pg_get_expr(f.adbin, f.adrelid)'
 const IS_MARKED = `pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2)`
 const IS_OURS = `(${IS_MARKED} OR p.proname ${EQUALS} ANY ($3))`
 
+/** The trigger of a guard: its only argument is a declaration, whatever its name. */
+const IS_GUARD = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(p.proname::pg_catalog.text, 'unique_text_')
+     AND pg_catalog.starts_with(pg_catalog.encode(t.tgargs, 'escape'), '{"'))`
+
 /** DROP EXTENSION drops the object, because it is a member of the extension or depends on it. */
 const inExtension = (row: string): string => `EXISTS (
     SELECT FROM pg_catalog.pg_depend AS x WHERE x.classid ${EQUALS} ${row}.tableoid
@@ -199,7 +195,7 @@ const JOIN_SCHEMA_PN = joinOf('pg_namespace', 'pn', 'p.pronamespace')
 const TRIGGERS_OF_R = `
   FROM pg_catalog.pg_trigger AS t ${joinOf('pg_proc', 'p', 't.tgfoid')} ${JOIN_SCHEMA_PN}
  WHERE t.tgrelid ${EQUALS} r.oid AND NOT t.tgisinternal AND t.tgparentid ${EQUALS} 0
-   AND (t.tgname ${EQUALS} ANY ($3) OR ${IS_OURS})`
+   AND (t.tgname ${EQUALS} ANY ($3) OR ${IS_OURS} OR ${IS_GUARD})`
 
 /** The table `k`, which a set keeps. */
 const KEPT_TABLE_K = `${OBJECT}('name', k.relname,
@@ -266,8 +262,9 @@ const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
            WHERE t.tgfoid ${EQUALS} p.oid AND t.tgrelid ${op('<>')} r.oid AND t.tgparentid ${EQUALS} 0))
         ORDER BY pn.nspname, p.proname`)}
       FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
-     WHERE ${IS_OURS} AND p.oid ${EQUALS} ANY (
-       SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0)))`
+     WHERE p.oid ${EQUALS} ANY (
+       SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t
+        WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0 AND (${IS_OURS} OR ${IS_GUARD}))))`
 
 /** The index `i` reads the column `a` in its key or its condition. */
 const READ_BY_I = `EXISTS (
@@ -299,7 +296,7 @@ const SERVER = `${OBJECT}(
 /** Parameters 2 to 5: the values that sets are found by and compared with. */
 const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   TRIGGER_MARK,
-  wanted.flatMap(({ functions, kernel, triggers }) => [...functions, ...kernel, ...triggers].map(({ name }) => name)),
+  wanted.flatMap(({ functions, triggers }) => [...functions, ...triggers].map(({ name }) => name)),
   [...new Set(wanted.flatMap(otherTables))],
   wanted.flatMap(({ tables }) => tables.map((one) => one.name)),
 ]
@@ -317,7 +314,6 @@ export async function installedTriggers(
 ): Promise<{
   readonly server: ServerState
   readonly tables: readonly InstalledTriggers[]
-  readonly kernel: readonly InstalledKernel[]
 }> {
   return await readJson(
     query,
@@ -325,16 +321,7 @@ export async function installedTriggers(
       SELECT ${arrayOf(`${OURS_OF_R} ORDER BY n.nspname, r.relname`)}
         FROM pg_catalog.pg_class AS r ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
        WHERE r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R}
-         AND (n.nspname ${EQUALS} ANY ($1) OR pn.nspname ${EQUALS} ANY ($1)) OFFSET 0)), 'kernel', (
-      SELECT ${arrayOf(`${OBJECT}(${FUNCTION_P},
-          'tables', (
-            SELECT ${arrayOf('DISTINCT pg_catalog.jsonb_build_array(rn.nspname, r.relname)')}
-              FROM pg_catalog.pg_trigger AS t ${joinOf('pg_class', 'r', 't.tgrelid')}
-              ${joinOf('pg_namespace', 'rn', 'r.relnamespace')}
-             WHERE t.tgfoid ${EQUALS} p.oid AND t.tgparentid ${EQUALS} 0)) ORDER BY pn.nspname, p.proname`)}
-        FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
-       WHERE pn.nspname ${EQUALS} ANY ($1)
-         AND pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2 ${op('||')} 'kernel')))::pg_catalog.text AS state`,
+         AND (n.nspname ${EQUALS} ANY ($1) OR pn.nspname ${EQUALS} ANY ($1)) OFFSET 0)))::pg_catalog.text AS state`,
     [schemas, ...parametersOf(wanted)],
   )
 }
@@ -471,19 +458,39 @@ export async function tableOids(
   return row?.oids.startsWith('-') === true ? undefined : row?.oids
 }
 
+/** Returns those of these schemas that have the library, of a role that may act as the current one. */
+export async function installedLibraries(query: Query, schemas: readonly string[]): Promise<readonly string[]> {
+  if (schemas.length === 0) return []
+  const rows = (await query(
+    `SELECT n.nspname AS name FROM pg_catalog.pg_namespace AS n ${joinOf(
+      'pg_proc',
+      'p',
+      `pg_catalog.to_regprocedure(
+        pg_catalog.format('%I.%s', n.nspname, $2::pg_catalog.text))::pg_catalog.oid`,
+    )}
+      WHERE n.nspname ${EQUALS} ANY ($1) AND pg_catalog.pg_has_role(p.proowner, current_user, 'MEMBER')`,
+    [schemas, libraryFunctions(undefined)[0]],
+  )) as readonly { readonly name: string }[]
+  return rows.map(({ name }) => name)
+}
+
 /**
  * Drops our functions in these schemas that no trigger runs any more. Functions of other roles stay. So does a function
  * with our mark that returns no `trigger` or that an extension needs, because it is not ours.
  */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
   const rows = (await query(
-    `SELECT pg_catalog.format('%I.%I()', pn.nspname, p.proname) AS name
+    `SELECT coalesce(l.name, pg_catalog.format('%I.%I()', pn.nspname, p.proname)) AS name
        FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
-      WHERE pn.nspname ${EQUALS} ANY ($1) AND ${IS_MARKED} AND pg_catalog.pg_has_role(p.proowner, 'MEMBER')
-        AND p.prorettype ${EQUALS} 'pg_catalog.trigger'::pg_catalog.regtype AND NOT ${inExtension('p')}
+       LEFT JOIN LATERAL (
+         SELECT pg_catalog.format('%I.%s', pn.nspname, f.name) AS name FROM pg_catalog.unnest($3::pg_catalog.text[]) AS f (name)
+       ) AS l ON p.oid ${EQUALS} pg_catalog.to_regprocedure(l.name)::pg_catalog.oid
+      WHERE pn.nspname ${EQUALS} ANY ($1) AND pg_catalog.pg_has_role(p.proowner, 'MEMBER') AND NOT ${inExtension('p')}
+        AND (l.name IS NOT NULL OR p.prorettype ${EQUALS} 'pg_catalog.trigger'::pg_catalog.regtype AND (${IS_MARKED}
+          OR pg_catalog.starts_with(pg_catalog.obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: unique_text_detach')))
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid ${EQUALS} p.oid)
       ORDER BY 1`,
-    [schemas, TRIGGER_MARK],
+    [schemas, TRIGGER_MARK, libraryFunctions(undefined)],
   )) as readonly { readonly name: string }[]
   if (rows.length > 0) await query(`DROP FUNCTION ${rows.map(({ name }) => name).join(', ')}`)
 }

@@ -212,11 +212,6 @@ export function rowHash(table: Pick<TextTable, 'digest' | 'text' | 'nullable'>, 
   return table.nullable ? `CASE WHEN ${textIsNull(table, row).join(' AND ')} THEN NULL ELSE ${hash} END` : hash
 }
 
-/** Predicates for an OR: each scope column that differs. The columns are NOT NULL. */
-export function differentScope({ scope }: Pick<TextTable, 'scope'>, left: string, right: string): string[] {
-  return scope.map((name) => `(${equal(field(left, name), field(right, name))}) IS NOT TRUE`)
-}
-
 /** The condition of the check. It fails safe if another trigger changes the text after ours. */
 export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const hash = quote(table.hash)

@@ -19,9 +19,6 @@ export const TRIGGER_MARK = '-- typeorm-unique-text '
 /** The prefix of the names of a text's triggers, including temporary triggers of an adoption. */
 export const TEXT_TRIGGERS = 'unique_text_'
 
-/** Follows the mark in a function that exists once in a schema, for all tables of its owner. */
-const KERNEL = 'kernel'
-
 /** Bits of `pg_trigger.tgtype`. A trigger without `row` fires per statement, and one without `before` fires after. */
 export const FIRES = { row: 1, before: 2, insert: 4, delete: 8, update: 16, truncate: 32 } as const
 
@@ -108,8 +105,6 @@ export interface TriggerSet {
   readonly accepts: number
   /** The body of the first function contains the note. */
   readonly functions: readonly TriggerFunction[]
-  /** Functions that all tables of the schema share. They read the table and the arguments from the trigger. */
-  readonly kernel: readonly TriggerFunction[]
   readonly triggers: readonly (Trigger & { readonly digest: string })[]
   /** All statements that create the set, and all that drop it. */
   readonly create: readonly string[]
@@ -154,7 +149,7 @@ export interface RemovedFrom {
 export interface TriggerSetParts
   extends
     Pick<TriggerSet, 'kind' | 'name' | 'table'>,
-    Partial<Pick<TriggerSet, 'path' | 'writes' | 'columns' | 'tables' | 'kernel' | 'accepts'>> {
+    Partial<Pick<TriggerSet, 'path' | 'writes' | 'columns' | 'tables' | 'accepts'>> {
   /** The page that documents the functions. Their first line names it. */
   readonly docs: string
   readonly functions: readonly {
@@ -170,7 +165,7 @@ export interface TriggerSetParts
 }
 
 /** Adds marks, notes and digests to triggers and their functions, so that they can be found and compared. */
-export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }: TriggerSetParts): TriggerSet {
+export function triggerSet({ kind, name, table, columns, ...parts }: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
   // Without the schema, because a DataSource with the schema and one without it mean the same triggers.
@@ -199,8 +194,6 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
     writes: parts.writes,
     relation,
   }))
-  const shared = kernel.map((one) => ({ ...one, schema: table.schema, relation }))
-  const shares = shared.map((source) => ({ relation, source }))
   return {
     kind,
     name,
@@ -212,13 +205,12 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
     note,
     accepts: parts.accepts ?? protocol,
     functions,
-    kernel,
     triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
     // Most callers only compare a set, and the words in which two bodies differ take a hundred times as long.
     get create() {
-      return [...makeFunctions({ fresh: sources, kernel: shared, shares }), ...triggers.map((one) => one.create)]
+      return [...makeFunctions({ fresh: sources }), ...triggers.map((one) => one.create)]
     },
-    drop: [...triggers.map((one) => dropTrigger(relation, one.name)), ...dropFunctions(sources), ...dropKernel(shared)],
+    drop: [...triggers.map((one) => dropTrigger(relation, one.name)), ...dropFunctions(sources)],
   }
 }
 
@@ -272,15 +264,6 @@ export function triggerOn(table: RelationName, firing: Firing): Trigger {
 const headOf = (kind: string, docs: string): string =>
   `\n${TRIGGER_MARK}${kind}: generated, do not edit; see ${docs} of the repository.`
 
-/** Returns a kernel function with its mark. Its name contains its version, so two releases can coexist. */
-export const kernelFunction = (name: string, docs: string, body: string): TriggerFunction => ({
-  name,
-  body: `${headOf(KERNEL, docs)}${body}`,
-})
-
-/** Whether a body is that of a function that all tables of a schema share. */
-export const isKernel = (body: string): boolean => body.trimStart().startsWith(`${TRIGGER_MARK}${KERNEL}`)
-
 /** Returns undefined if the body has no note. */
 export function parseNote(body: string): TriggerNote | undefined {
   const lines = body.split('\n').map((line) => line.trim())
@@ -333,12 +316,6 @@ export interface OwnedFunction extends FunctionSource {
   readonly relation: string
 }
 
-/** A function that all tables of an owner share, and a table that is to run it, as SQL. */
-export interface SharedFunction {
-  readonly relation: string
-  readonly source: Pick<FunctionSource, 'schema' | 'name'>
-}
-
 /**
  * Creates and secures functions in one string, which the server runs as one transaction even if the migration has none.
  * So no function is used before it is secured, or runs as an owner with another role's path.
@@ -348,35 +325,26 @@ export interface SharedFunction {
  *
  * @param made.fresh functions that do not exist yet
  * @param made.replaced functions that exist and belong to the table's owner. Their triggers stay
- * @param made.kernel functions that all tables of an owner share, whether or not they exist
- * @param made.shares tables that are to get triggers of such functions
  */
 export function makeFunctions({
   fresh = [],
   replaced = [],
-  kernel = [],
-  shares = [],
 }: {
   readonly fresh?: readonly OwnedFunction[]
   readonly replaced?: readonly OwnedFunction[]
-  readonly kernel?: readonly OwnedFunction[]
-  readonly shares?: readonly SharedFunction[]
 }): string[] {
-  const made = [...kernel, ...fresh, ...replaced]
-  const isShared = shares.length > 0
-  if (made.length === 0 && !isShared) return []
+  const made = [...fresh, ...replaced]
+  if (made.length === 0) return []
   const make = (create: string) => (source: OwnedFunction) =>
     `${create} ${called(source)} RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(source.body)}`
   const statements = [
     ...dropFunctions(fresh),
     ...fresh.map(make('CREATE FUNCTION')),
-    ...[...replaced, ...kernel].map(make('CREATE OR REPLACE FUNCTION')),
+    ...replaced.map(make('CREATE OR REPLACE FUNCTION')),
     `DO ${dollarQuote(`
 DECLARE
-  command pg_catalog.text;${isShared ? `\n  other pg_catalog.regclass;\n  shared ${PROCEDURE};` : ''}
-BEGIN${kernel.length === 0 ? '' : REFUSE_OTHER_ENCODINGS}${made.length === 0 ? '' : `${refuseForeignTables(made)}${secureFunctions(made)}`}${
-      isShared ? refuseOtherOwners(shares) : ''
-    }
+  command pg_catalog.text;
+BEGIN${refuseForeignTables(made)}${secureFunctions(made)}
 END
 `)}`,
   ]
@@ -384,11 +352,6 @@ END
 }
 
 const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => `${qualified(schema, name)}()`
-
-const REFUSE_OTHER_ENCODINGS = `
-  IF pg_catalog.current_setting('server_encoding') ${op('<>')} 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8';
-  END IF;`
 
 /**
  * The functions run as the table's owner, because a role that may only INSERT could not read a chain, and row security
@@ -447,57 +410,6 @@ function refuseForeignTables(functions: readonly OwnedFunction[]): string {
     ${joinOf('pg_class', 't', 'v.t::pg_catalog.regclass')} AND NOT ${isTrustedBy('k', 't')};
   IF FOUND THEN RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = command,
       HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the other table.'; END IF;`
-}
-
-/**
- * Refuses tables that run a shared function, or are to run one, and do not belong to its owner. A trigger of the
- * table's owner would run in the UPDATEs of that function, as the function's owner.
- */
-function refuseOtherOwners(shares: readonly SharedFunction[]): string {
-  const functions = new Map<string, Set<string>>()
-  for (const { source, relation } of shares) {
-    functions.set(called(source), (functions.get(called(source)) ?? new Set()).add(literal(relation)))
-  }
-  const refusals = [...functions].map(
-    ([name, tables]) => `
-  SELECT c.oid, f.oid INTO other, shared
-    FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_class AS c ON c.relowner ${op('<>')} f.proowner
-      AND (c.oid ${EQUALS} ANY (ARRAY[
-          ${list([...tables], 10)}
-        ]::pg_catalog.regclass[])
-        OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
-          WHERE g.tgrelid ${EQUALS} c.oid AND g.tgfoid ${EQUALS} f.oid))
-    WHERE f.oid ${EQUALS} ${literal(name)}::${PROCEDURE}
-    ORDER BY c.oid LIMIT 1;
-  IF FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = pg_catalog.format(
-        'table %s and function %s, which its triggers would run, have different owners', other, shared),
-      HINT = 'Give them one owner, or put one of them into another schema.';
-  END IF;`,
-  )
-  return refusals.join('')
-}
-
-/** Drops the shared functions that no table uses any more. */
-export function dropKernel(sources: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string[] {
-  if (sources.length === 0) return []
-  const procedures = sources.map((one) => `pg_catalog.to_regprocedure(${literal(called(one))})`)
-  return [
-    `DO ${dollarQuote(`
-DECLARE
-  one ${PROCEDURE};
-BEGIN
-  FOR one IN
-    SELECT f.oid FROM pg_catalog.pg_proc AS f
-    WHERE f.oid ${EQUALS} ANY (ARRAY[
-        ${list(procedures, 8)}
-      ]) AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g WHERE g.tgfoid ${EQUALS} f.oid)
-  LOOP
-    EXECUTE pg_catalog.format('DROP FUNCTION %s', one);
-  END LOOP;
-END
-`)}`,
-  ]
 }
 
 export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`

@@ -7,7 +7,7 @@ import { FIRES, type Trigger } from './trigger-set'
 
 /** An object that the server stores in its own words. */
 export interface Wording {
-  /** `check`, `index` or `trigger`, followed by the name. */
+  /** `check`, `index` or `trigger`, followed by the name. A trigger that an object makes has this key, too. */
   readonly key: string
   /** Creates the object with another name, on a table that has the same columns. */
   readonly make: (table: string, name: string) => string
@@ -92,7 +92,9 @@ END
   try {
     await send(query, [begin, look])
     const rows = (await query(READ)) as readonly { readonly name: string; readonly words: string }[]
-    words = new Map(rows.map((one) => [wanted[Number(one.name.slice(1))]?.key ?? '', wordsOf(one.words)]))
+    words = new Map(
+      rows.map((one) => [wanted[Number(one.name.slice(1))]?.key ?? `trigger ${one.name}`, wordsOf(one.words)]),
+    )
   } catch (error) {
     if (!serverError(error) || endsConnection(error)) {
       await send(query, end).catch(() => undefined)

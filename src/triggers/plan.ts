@@ -1,25 +1,21 @@
 import type { Change } from '../sql/alter'
-import type { InstalledFunction, InstalledKernel, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
+import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
 import { plainName, qualified, withoutComments } from '../sql/identifier'
 import {
   dropFunctions,
-  dropKernel,
   dropTrigger,
   functionSettings,
   type FunctionSource,
-  isKernel,
   type KeptTable,
   makeFunctions,
   type OwnedFunction,
   parseNote,
   renameFunction,
-  type SharedFunction,
   type TriggerFunction,
   type TriggerNote,
   type TriggerSet,
 } from '../sql/trigger-set'
 import { wordsOf } from '../sql/written'
-import { asGuardNote, type GuardNote } from './guard'
 
 /** The triggers of one table: the wanted ones and the installed ones. */
 export interface TableTriggers {
@@ -48,7 +44,7 @@ export interface SetPlan {
 }
 
 /** The plan for the functions of all tables. */
-export interface FunctionsPlan extends SetPlan {
+export interface FunctionsPlan extends Pick<SetPlan, 'before'> {
   /** The statements that end a revert, when the tables that this plan made are dropped. They drop their functions. */
   readonly last: readonly string[]
 }
@@ -110,52 +106,16 @@ export function makeRoom(sites: readonly TriggerSite[], orphans: readonly Instal
 /**
  * Plans the functions of all sites. One statement for each schema makes and secures its functions, before any trigger
  * that runs them. Functions that no trigger runs any more are dropped after all else.
- *
- * A revert leaves the newer of two bodies of the kernel, because functions of one name do the same. A revert never
- * makes a body that was found, because anybody may have written it.
- *
- * @param known every function that this release may have made for all tables of a schema
  */
-export function planAllFunctions(
-  sites: readonly TriggerSite[],
-  installed: readonly InstalledKernel[],
-  known: readonly TriggerFunction[],
-): FunctionsPlan {
+export function planAllFunctions(sites: readonly TriggerSite[]): FunctionsPlan {
   const homes = new Map<string, TriggerSite[]>()
   for (const site of sites) homes.set(homeOf(site), [...(homes.get(homeOf(site)) ?? []), site])
-  const made = [...homes].map(([home, some]) =>
-    makeAll(
-      some,
-      installed.filter(({ schema }) => schema === home),
-    ),
-  )
-  const left = installed.map((one): Change => {
-    const site = sites.find((each) => homeOf(each) === one.schema)
-    const body = known.find(({ name }) => name === one.name)?.body
-    // Tables without an entity need it.
-    const isNeeded = one.tables.some(
-      ([schema, table]) => !sites.some((each) => homeOf(each) === schema && each.table === table),
-    )
-    const isWanted = homes.get(one.schema)?.some((each) => kernelOf(each).some(({ name }) => name === one.name))
-    if (!site || body === undefined || isNeeded || isWanted) return { up: [], down: [] }
-    const source = { name: one.name, body, schema: site.schema, relation: relationOf(site) }
-    return {
-      up: dropKernel([source]),
-      down: makeFunctions({ kernel: [source], shares: [{ relation: source.relation, source }] }),
-    }
-  })
-  return { before: joined(made), after: joined(left), last: made.flatMap(({ last }) => last) }
+  const made = [...homes.values()].map(makeAll)
+  return { before: joined(made), last: made.flatMap(({ last }) => last) }
 }
 
-/**
- * Plans all functions of the tables of one schema.
- *
- * @param installed the functions that the tables of this schema share
- */
-function makeAll(
-  sites: readonly TriggerSite[],
-  installed: readonly InstalledKernel[],
-): Change & Pick<FunctionsPlan, 'last'> {
+/** Plans all functions of the tables of one schema. */
+function makeAll(sites: readonly TriggerSite[]): Change & Pick<FunctionsPlan, 'last'> {
   const fresh = sites.flatMap((site) => site.functions.fresh.map((one) => sourceOf(site, one)))
   const temporary = (isNew: boolean): OwnedFunction[] =>
     sites
@@ -166,41 +126,12 @@ function makeAll(
       })
   const replaced = sites.flatMap((site) => site.functions.replaced.map(({ wanted }) => sourceOf(site, wanted)))
   const before = sites.flatMap((site) => site.functions.replaced.map(({ found }) => asSource(site, found)))
-  const shared = planKernel(sites, installed)
-  const missing = shared.kernel.filter((one) => !installed.some(({ name }) => name === one.name))
   return {
-    up: makeFunctions({ fresh, replaced, ...shared }),
+    up: makeFunctions({ fresh, replaced }),
     down: [...dropFunctions(temporary(false)), ...makeFunctions({ replaced: before })],
-    last: [...dropFunctions(temporary(true)), ...dropKernel(missing)],
+    last: dropFunctions(temporary(true)),
   }
 }
-
-/** Returns the shared functions of one schema that are to be made, and the tables that do not run them yet. */
-function planKernel(
-  sites: readonly TriggerSite[],
-  installed: readonly InstalledKernel[],
-): { readonly kernel: readonly OwnedFunction[]; readonly shares: SharedFunction[] } {
-  const wanted = new Map<string, OwnedFunction>()
-  for (const site of sites) {
-    for (const one of kernelOf(site)) if (!wanted.has(one.name)) wanted.set(one.name, sourceOf(site, one))
-  }
-  const kernel = [...wanted.values()].filter((source) => {
-    const found = installed.find(({ name }) => name === source.name)
-    const isOwned = sites.every(({ installed: { functions, schema } }) =>
-      functions.every((one) => one.name !== source.name || one.schema !== schema || one.owned),
-    )
-    return !found || !isOwned || functionDifference(source, found, { schema: found.schema, homes: {} }) !== undefined
-  })
-  const shares = [...wanted.values()].flatMap((source) =>
-    sites
-      .filter((site) => kernelOf(site).some(({ name }) => name === source.name))
-      .filter((site) => kernel.includes(source) || !installedFunction(site.installed, source))
-      .map((site) => ({ relation: relationOf(site), source })),
-  )
-  return { kernel, shares }
-}
-
-const kernelOf = ({ wanted }: TableTriggers): TriggerFunction[] => wanted.flatMap(({ kernel }) => [...kernel])
 
 const homeOf = ({ schema, searchSchema }: TableTriggers): string => schema ?? searchSchema
 
@@ -244,7 +175,6 @@ export function planFunctions({ wanted, installed }: TableTriggers): FunctionPla
       return { wanted: one, found: found?.owned ? found : undefined }
     })
   const untrusted = installed.functions.filter(({ trusted }) => !trusted)
-  const shared = new Set(wanted.flatMap(({ kernel }) => kernel.map(({ name }) => name)))
   const kept = pairs.flatMap((pair) => (pair.found ? { wanted: pair.wanted, found: pair.found } : []))
   return {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
@@ -252,12 +182,7 @@ export function planFunctions({ wanted, installed }: TableTriggers): FunctionPla
     replaced: kept.filter(({ wanted: one, found }) => functionDifference(one, found, installed) !== undefined),
     // An untrusted function only loses its triggers on this table. A revert must never make its body the owner's.
     obsolete: installed.functions.filter(
-      (one) =>
-        one.trusted &&
-        !one.shared &&
-        !shared.has(one.name) &&
-        !isKernel(one.body) &&
-        !kept.some(({ found }) => found === one),
+      (one) => one.trusted && !one.shared && !kept.some(({ found }) => found === one),
     ),
   }
 }
@@ -287,15 +212,23 @@ export function noteDifference(
   found: TriggerNote | undefined,
 ): string | undefined {
   if (!found) return 'it holds no note of the package'
-  const { protocol, serves = protocol } = found
-  if (protocol < accepts || wanted.protocol < serves) {
-    return `it has protocol ${protocol}, and this release works with ${accepts} to ${wanted.protocol}`
-  }
+  const protocol = otherProtocol(wanted, found, accepts)
+  if (protocol !== undefined) return protocol
   const declared = new Set([...Object.keys(wanted), ...Object.keys(found)].filter((key) => !RELEASED.has(key)))
   const [one, other]: Record<string, unknown>[] = [{ ...wanted }, { ...found }]
   const differs = [...declared].some((key) => JSON.stringify(one?.[key]) !== JSON.stringify(other?.[key]))
   return differs ? OTHER_DECLARATION : undefined
 }
+
+/** Returns why a release cannot work with an installed protocol, as a clause. */
+export const otherProtocol = (
+  { protocol: wanted }: Pick<TriggerNote, 'protocol'>,
+  { protocol, serves = protocol }: Pick<TriggerNote, 'protocol' | 'serves'>,
+  accepts: number,
+): string | undefined =>
+  protocol < accepts || wanted < serves
+    ? `it has protocol ${protocol}, and this release works with ${accepts} to ${wanted}`
+    : undefined
 
 export const OTHER_DECLARATION = 'it was made for another declaration'
 
@@ -305,9 +238,6 @@ const RELEASED: ReadonlySet<string> = new Set(['protocol', 'serves', 'triggers']
 /** The notes of all sets, from bodies that only the table's owner, or a role that can act as the owner, can write. */
 export const notesOf = ({ functions }: InstalledTriggers): TriggerNote[] =>
   functions.flatMap(({ body, trusted }) => (trusted ? (parseNote(body) ?? []) : []))
-
-export const guardNotesOf = (installed: InstalledTriggers): GuardNote[] =>
-  notesOf(installed).flatMap((note) => asGuardNote(note) ?? [])
 
 /**
  * Whether a migration should make a trigger anew. If the server's words for its condition are unknown, the digest of
@@ -345,18 +275,27 @@ export function functionDifference(
   const { schema, homes } = installed
   // The schemas in which the function finds names.
   const searched = path ? [homes[qualified(path.schema, path.name)] ?? '', schema] : [schema]
-  const settings = functionSettings(searched).toSorted().join('\n')
-  const differences = {
+  // The code and the note count; other comments do not.
+  const isOther = withoutComments(found.body) !== withoutComments(wanted.body) || !isSameNote(wanted, found)
+  return formDifference(found, searched) ?? (isOther ? 'its body differs' : undefined)
+}
+
+/**
+ * Returns how a function differs from every function of ours, except for its body.
+ *
+ * @param searched the schemas in which it finds names, besides pg_catalog
+ */
+export const formDifference = (
+  found: Omit<InstalledFunction, 'owned' | 'trusted' | 'shared'>,
+  searched: readonly string[],
+): string | undefined =>
+  firstOf({
     'it is not SECURITY DEFINER': !found.definer,
     'a role that does not own it may execute it': found.granted,
     'it belongs to an extension': found.extension,
     'it is not a plain function of plpgsql': found.form !== FORM,
-    'its settings differ': found.settings.join('\n') !== settings,
-    // The code and the note count; other comments do not.
-    'its body differs': withoutComments(found.body) !== withoutComments(wanted.body) || !isSameNote(wanted, found),
-  }
-  return firstOf(differences)
-}
+    'its settings differ': found.settings.join('\n') !== functionSettings(searched).toSorted().join('\n'),
+  })
 
 const firstOf = (differences: Readonly<Record<string, boolean>>): string | undefined =>
   Object.entries(differences).find(([, differs]) => differs)?.[0]
@@ -391,7 +330,8 @@ export function triggerDifference(
   })
 }
 
-const [NAMES_OTHERS, COMPARES_OTHERS] = ['it names other columns', 'it compares other columns'] as const
+export const NAMES_OTHERS = 'it names other columns'
+const COMPARES_OTHERS = 'it compares other columns'
 
 /**
  * Whether a trigger is the one in the note except for its columns: these were renamed, and other columns have their

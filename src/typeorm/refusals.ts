@@ -25,6 +25,7 @@ import {
   textsOfTable,
 } from '../registry/registry'
 import { quote } from '../sql/identifier'
+import { usesLibrary } from '../sql/library'
 import { type RefusedName, refusedNames } from '../sql/names-table'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { holderQuery, PARTITION_ROOT, refusedPlace } from '../sql/taken'
@@ -68,7 +69,9 @@ export function refusedText(error: Error, declarations: readonly Declaration[]):
 
 /** Whether existing rows made a migration or `synchronize` fail. No row was to be written, so no text is taken. */
 export const isOfSchema = (error: Error): boolean =>
-  'query' in error && /^\s*(?:CREATE|ALTER|DROP|REINDEX|DO)\b/iu.test(String(error.query))
+  'query' in error &&
+  (/^\s*(?:--[^\n]*\s+)*(?:CREATE|ALTER|DROP|REINDEX|DO)\b/iu.test(String(error.query)) ||
+    usesLibrary(String(error.query)))
 
 /**
  * Finds the declaration that a partition or shard refused. Its index has another name, and a shard's table is not known

@@ -1,4 +1,5 @@
 import type { DataSource } from 'typeorm'
+import { dropLibrary } from '../../src/sql/library'
 import { guardOf } from '../../src/triggers/guard'
 import { type Mutation, mutations, softMutations } from '../support/mutations'
 import { type Answer, type Arrival, Coalescer } from '../../src/calls/coalescer'
@@ -41,7 +42,8 @@ async function installGuard(subjects: readonly Subject[], mutation: Mutation, da
   // A guard that knows of soft deletes says some things in other words.
   const ofSoft = softMutations.includes(mutation)
   for (const { table } of subjects.filter((subject) => isSoft(subject) === ofSoft)) {
-    for (const sql of [...guardOf(table).drop, ...guard(table)]) await dataSource.query(sql)
+    // The library has the part that is taken out.
+    for (const sql of [...guardOf(table).drop, dropLibrary(table.schema), ...guard(table)]) await dataSource.query(sql)
   }
 }
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from 'pg'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
-import { guardOf } from '../../src/triggers/guard'
+import { type Guard, guardOf } from '../../src/triggers/guard'
 import { quote } from '../../src/sql/identifier'
 import { scopesTable } from '../../src/sql/numbers'
 import { numberTriggers } from '../../src/numbers/sql/triggers'
@@ -79,7 +79,7 @@ export async function renameForAWhile({ relation, table }: Subject, upheaval: Up
   })
 }
 
-const setsOf = ({ table }: Subject): TriggerSet[] => [guardOf(table), numberTriggers(NUMBERED)]
+const setsOf = ({ table }: Subject): (Guard | TriggerSet)[] => [guardOf(table), numberTriggers(NUMBERED)]
 
 /** Each table for itself, so that both kernels serve at once. */
 export async function changeRelease(subject: Subject, upheaval: Upheaval): Promise<void> {

@@ -6,6 +6,9 @@ import { literal, plainName, quote } from '../../src/sql/identifier'
 import { checkExpression, composed, isFreed, isLive, tableName, type TextTable } from '../../src/sql/text-table'
 import type { Digest } from '../../src/text/digest'
 
+/** The trigger function that all texts of an owner in a schema share. */
+export const CHAIN = 'unique_text_chain_v1'
+
 /** MD5 of the first character only: `a1` and `a2` collide, `b1` is in another chain. */
 export const firstLetter: Digest = {
   name: 'first_letter',

@@ -19,10 +19,10 @@ const mutation = (name: string, ...changes: readonly Change[]): Mutation => ({
  * first, so each of these is taken out together with it.
  */
 const SECOND_LINE = {
-  'what became of touch and promotion is not looked at': [/IF done \S+ 0 OR NOT stands THEN[^]+?END IF;/, ''],
+  'what became of touch and promotion is not looked at': [/IF length = 0 OR NOT holds THEN[^]+?END IF;/, ''],
   'only the anchor is compared': ['ANY (ARRAY[0, ($1).%4$I])', '0'],
   'a flagged anchor may change': ['(n.later OR n.flag)', 'n.later'],
-  'a flag may be cleared': [/\s+OR o\.flag AND NOT n\.flag AND s\.chain AND o\.live/, ''],
+  'a flag may be cleared': [/\s+OR o\.flag AND NOT n\.flag AND stays\.chain AND o\.live/, ''],
 } as const satisfies Readonly<Record<string, Change>>
 
 /** Parts of the second line, each taken out alone. */
@@ -36,65 +36,63 @@ export const secondLineWithout = (part: keyof typeof secondLine): Mutation => mu
 const firstLine = (name: string, ...changes: readonly Change[]): Mutation =>
   mutation(name, ...Object.values(SECOND_LINE), ...changes)
 
-const EQUALS = 'OPERATOR(pg_catalog.=)'
-const LOCK = `t.%I ${EQUALS} 0\n        FOR NO KEY UPDATE', own`
-const AGAIN = 'locked := length OPERATOR(pg_catalog.>) 0;'
-const LOCKED = 'IF length OPERATOR(pg_catalog.>) 0'
-const WITHOUT_READING =
-  'RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, last + 1)));'
-const TOUCH = /EXECUTE pg_catalog\.format\('UPDATE %s AS t SET %I = true [^;]+;/
-const HIT = `ELSIF last IS NULL OR taken ${EQUALS} 0 OR`
-const PROMOTION = /EXECUTE pg_catalog\.format\('UPDATE %s AS t SET %I = 0, [^;]+;/
+const LOCK = `t.%I = 0 FOR NO KEY UPDATE'`
+const AGAIN = 'locked := length > 0;'
+const LOCKED = 'IF length > 0'
+const WITHOUT_READING = 'RETURN jsonb_populate_record(NEW, jsonb_build_object(number, coalesce(taken, highest + 1)));'
+const TOUCH = /EXECUTE format\('UPDATE %s AS t SET %I = true [^;]+;/
+const HIT = 'ELSIF highest IS NULL OR taken = 0 OR'
+const PROMOTION = /EXECUTE format\('UPDATE %s AS t SET %I = 0, [^;]+;/
 
 /** Parts that a table has whose softly deleted rows free their texts. */
 export const softMutations: readonly Mutation[] = [
   firstLine('no promotion after a soft delete', [' OR NOT n.live)', ')']),
-  firstLine('a restored row keeps its number', [/\n\s+OR OLD\.\S+ IS NOT NULL AND NEW\.\S+ IS NULL/, '']),
+  firstLine('a restored row keeps its number', [
+    `' OR OLD.' || deleted || ' IS NOT NULL AND NEW.' || deleted || ' IS NULL'`,
+    `''`,
+  ]),
   firstLine('no touch after a restore', [' OR NOT o.live)', ')']),
   firstLine(
     'softly deleted rows count as members of their chain',
-    [/\n\s+AND t\.\S+ IS NULL/g, ''],
-    [
-      /ELSE (pg_catalog\.format\('%s\.%I IS NULL', p\.l, [^)]+\) 4\]\)) END/g,
-      `WHEN p.l LIKE '(%' THEN $1 ELSE 'true' END`,
-    ],
+    [`' AND t.' || deleted || ' IS NULL'`, `''`],
+    [/[ts]_is_live := format\([^;]+;/g, ''],
   ),
 ]
 
 /** A part that a partitioned table has. Without it a free text is refused, and nothing is stored twice. */
 export const partitionMutation = mutation('a row takes the number of the partition that it leaves', [
-  /IF met THEN\s+RETURN NEW;/,
+  /IF holds THEN\s+RETURN NEW;/,
   'IF false THEN RETURN NEW;',
 ])
 
 /** Without it, a chain can be copied only in the order of its numbers, and nothing is stored twice. */
 export const copyMutation = mutation('a flagged row that is sent with number 0 is not placed', [
-  / OR NEW\.\S+(?=\)\s+EXECUTE)/,
-  '',
+  ' OR NEW.%s) EXECUTE',
+  ' OR false AND NEW.%s) EXECUTE',
 ])
 
 /** What an interleaving must find; `a touch in the BEFORE trigger` is not here, for it stores nothing twice. */
 export const mutations: readonly Mutation[] = [
-  firstLine('no promotion after a delete', [/WHEN \((OLD\.[^\s)]+)\)/, 'WHEN (false AND $1)']),
+  firstLine('no promotion after a delete', ['WHEN (OLD.%s) EXECUTE', 'WHEN (false AND OLD.%s) EXECUTE']),
   firstLine('no promotion after a move', ['SELECT o.anchor AND', 'SELECT false AND']),
-  firstLine('no touch after an insert', [/WHEN \((NEW\.\S+ OPERATOR\(pg_catalog\.>\) 0)\)/, 'WHEN (false AND $1)']),
+  firstLine('no touch after an insert', ['WHEN (NEW.%s > 0) EXECUTE', 'WHEN (false AND NEW.%s > 0) EXECUTE']),
   firstLine('no touch after an update', ['CONTINUE WHEN comes', `CONTINUE WHEN (TG_OP <> 'UPDATE' AND comes)`]),
   firstLine('a touch only looks', [TOUCH, 'NULL;']),
-  firstLine('a touch skips an anchor that is flagged', [
-    /(SET %I = true WHERE %s AND %s AND t\.%I \S+ 0)'/,
-    `$1 AND NOT t.%2$$I'`,
-  ]),
+  firstLine('a touch skips an anchor that is flagged', [/(SET %I = true WHERE t\.ctid = \$1)'/, `$1 AND NOT t.%2$$I'`]),
   firstLine('no second read', [AGAIN, `${LOCKED} THEN ${WITHOUT_READING} END IF;`]),
   firstLine('no second read after a hit', [AGAIN, `${LOCKED} AND taken > 0 THEN ${WITHOUT_READING} END IF; ${AGAIN}`]),
   firstLine('no second read after a miss', [
     AGAIN,
     `${LOCKED} AND taken IS NULL THEN ${WITHOUT_READING} END IF; ${AGAIN}`,
   ]),
-  firstLine('no lock of the anchor', [LOCK, `t.%I ${EQUALS} 0', own`]),
-  firstLine('no lock for a hit at number 1 and more', [HIT, 'ELSIF last IS NULL OR taken IS NOT NULL OR']),
+  firstLine('no lock of the anchor', [LOCK, `t.%I = 0'`]),
+  firstLine('no lock for a hit at number 1 and more', [HIT, 'ELSIF highest IS NULL OR taken IS NOT NULL OR']),
   firstLine('a promoted row gets no flag', ['SET %I = 0, %I = true', 'SET %I = 0, %I = t.%3$$I']),
   firstLine('a row that took number 0 again gets no flag', [TOUCH, `IF way = 2 THEN $& END IF;`]),
   firstLine('a touch that finds no anchor does not promote', [PROMOTION, `IF way = 2 THEN CONTINUE; END IF; $&`]),
-  firstLine('what took number 0 again is not compared', [/IF stands THEN/, 'IF false THEN']),
-  firstLine('a client can clear the flag', [/ OR OLD\.\S+ AND NEW\.\S+ IS NOT TRUE/, '']),
+  firstLine('what took number 0 again is not compared', [
+    /IF holds THEN(?=\s+RAISE EXCEPTION USING ERRCODE = '23505')/,
+    'IF false THEN',
+  ]),
+  firstLine('a client can clear the flag', [/\s+OR OLD\.%8\$s AND NEW\.%8\$s IS NOT TRUE/, '']),
 ]

@@ -126,7 +126,9 @@ const READERS: Readonly<Record<string, Read>> = {
   FuncCall: (fields, at) => {
     const name = nameOf(fields['funcname'])
     const isExpanded = name.join('.') === 'unnest' && listOf(fields['args']).length > 1
-    const open = isOpen(name) && !isExpanded ? report('function', name.join('.'), at, fields) : []
+    // As with the tables that it is called for, `search_path` decides which library is meant.
+    const isLibrary = /^unique_text_\w+_v\d+$/.test(name.at(-1) ?? '')
+    const open = isOpen(name) && !isExpanded && !isLibrary ? report('function', name.join('.'), at, fields) : []
     return name.at(-1) === 'format' ? [...open, ...readFormat(fields['args'])] : open
   },
   TypeName: (fields, at) => readType(fields, at),
@@ -145,6 +147,8 @@ const READERS: Readonly<Record<string, Read>> = {
   DoStmt: ({ args }) => readBody(stringOption(args, 'as'), 'void'),
   CreateFunctionStmt: ({ options, returnType, parameters }) => {
     const body = stringOption(options, 'as')
+    // Such a function finds only what pg_catalog has, whoever calls it.
+    if (isPinned(options)) return []
     if (stringOption(options, 'language').toLowerCase() !== 'plpgsql') return readAny(body)
     const isTrigger = isFields(returnType) && nameOf(returnType['names']).at(-1) === 'trigger'
     return readBody(body, isTrigger ? 'trigger' : 'void', listOf(parameters))
@@ -163,6 +167,17 @@ const readRelation = (fields: Fields, at: Place): readonly Lookup[] =>
 
 const readCollation = (name: Json | undefined, at: Place, fields: Fields): readonly Lookup[] =>
   isOpen(nameOf(name)) ? report('collation', nameOf(name).join('.'), at, fields) : []
+
+/** Whether a function has `SET search_path = pg_catalog, pg_temp`. */
+const isPinned = (options: Json | undefined): boolean =>
+  listOf(options).some((option) => {
+    const { DefElem: element } = option as Fields
+    if (!isFields(element) || element['defname'] !== 'set' || !isFields(element['arg'])) return false
+    const { VariableSetStmt: set } = element['arg']
+    return (
+      isFields(set) && set['name'] === 'search_path' && stringsOf(set['args'] ?? null).join() === 'pg_catalog,pg_temp'
+    )
+  })
 
 /** The text of an option of CREATE FUNCTION or DO. */
 function stringOption(options: Json | undefined, name: string): string {
@@ -192,7 +207,9 @@ function readBody(body: string, returns: string, parameters: readonly Json[] = [
     throw new Error(`no PL/pgSQL: ${body.slice(0, 2000)}`, { cause: error })
   }
   // The parser keeps no name of this type, which is looked up as any other.
-  const records = /(?<![.\w"])record(?=\s*(?:;|:=|\bNOT\b))/i.test(body)
+  // A body inside of this one is read by itself.
+  const own = body.replaceAll(/\$(\w+)\$[^]*?\$\1\$/g, "''")
+  const records = /(?<![.\w"])record(?=\s*(?:;|:=|\bNOT\b))/i.test(own)
     ? report('type', 'record', { text: body }, {})
     : []
   return [...records, ...readPlpgsql(tree, false)]

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { readSource, type SourceFile } from './source-files'
 
 /** Folders of the core from the bottom up. What lies in `src` itself is public names, but for the errors, below all. */
-const CORE = 'errors options text sql triggers registry schema typeorm connection calls declare core'.split(' ')
+const CORE = 'errors options text library sql triggers registry schema typeorm connection calls declare core'.split(' ')
 
 /** A room for each feature. None imports from another, and each may be taken away without the others. */
 const FEATURES = ['typeorm-calls', 'url', 'stream', 'names', 'once', 'numbers']
@@ -66,7 +66,7 @@ const ALLOWED: readonly string[] = ['stream/flow', 'adopt/options', 'doctor/doct
 const DECORATORS: readonly string[] = ['names/unique-name', 'numbers/number-within']
 
 /** A step of an adoption lies beside the SQL that it sends. */
-const isSql = (name: string): boolean => /^(?:sql|triggers|adopt)\/|^[\w-]+\/sql(?:\/|$)/u.test(name)
+const isSql = (name: string): boolean => /^(?:library|sql|triggers|adopt)\/|^[\w-]+\/sql(?:\/|$)/u.test(name)
 
 test('a feature stands on src/core, errors, options, text and public entries; its decorators and SQL, on all layers', () => {
   const wrong = seam().filter(

@@ -254,6 +254,7 @@ const everything = async (): Promise<string[]> =>
       `select 'relation ' || relname as name from pg_class
         where relnamespace = 'public'::regnamespace and relname !~ '^unique_text_adoptions'
        union all select 'function ' || proname from pg_proc where pronamespace = 'public'::regnamespace
+          and prorettype = 'trigger'::regtype
        union all select 'trigger ' || tgname from pg_trigger where tgrelid = 'page'::regclass
        union all select 'constraint ' || conname from pg_constraint where conrelid = 'page'::regclass
        union all select 'column ' || attname || attnotnull from pg_attribute

@@ -35,7 +35,7 @@ afterAll(async () => {
 async function schemaOf(): Promise<string[]> {
   const { rows } = await client.query<{ thing: string }>(
     `select relname::text as thing from pg_class where relnamespace = 'public'::regnamespace and relname !~ '^unique_text_adoptions'
-      union all select proname::text from pg_proc where pronamespace = 'public'::regnamespace
+      union all select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prorettype = 'trigger'::regtype
       union all select tgname::text from pg_trigger where tgrelid = 'page'::regclass and not tgisinternal
       union all select conname::text from pg_constraint where conrelid = 'page'::regclass and contype <> 'n'
       union all select attname::text from pg_attribute where attrelid = 'page'::regclass and attnum > 0 and not attisdropped

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { dropLibrary } from '../../../src/sql/library'
 import { guardOf } from '../../../src/triggers/guard'
 import { fitName, plainName, quote } from '../../../src/sql/identifier'
 import type { TextTable } from '../../../src/sql/text-table'
@@ -95,7 +96,7 @@ test('the text column may have the name of a variable', async () => {
 
 test('what the guard drops is everything it made', async () => {
   const table = await freshTable(client, named(`it"s $guard$`))
-  for (const statement of guardOf(table).drop) await client.query(statement)
+  for (const statement of [...guardOf(table).drop, dropLibrary(table.schema)]) await client.query(statement)
   const { rows } = await client.query(
     `select (select count(*)::integer from pg_proc where pronamespace = (select oid from pg_namespace where nspname = current_schema())) as functions,
             (select count(*)::integer from pg_trigger where tgrelid = $1::regclass) as triggers`,
@@ -108,9 +109,6 @@ test('two guards whose names are alike in 63 bytes are two', async () => {
   const [one, two] = ['one', 'two'].map((end) =>
     guardOf(textTable({ guard: plainName('unique_text', 'x'.repeat(70), end) })),
   )
-  const names = [one, two].flatMap((guard) => [
-    ...(guard?.functions.map(({ name }) => name) ?? []),
-    ...(guard?.triggers.map(({ name }) => name) ?? []),
-  ])
+  const names = [one, two].flatMap((guard) => [guard?.table.guard, ...(guard?.triggers ?? [])])
   expect(new Set(names).size).toBe(names.length)
 })

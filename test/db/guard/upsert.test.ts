@@ -67,7 +67,7 @@ test('an upsert that sets another text moves the row, and its old text is free',
 
 test('without the refusal of a change in place, an upsert that sets the text erases an acknowledged row', async () => {
   const whole = guardOf(textTable()).create
-  const guard = whole.map((statement) => statement.replace('IF met THEN', 'IF false THEN'))
+  const guard = whole.map((statement) => statement.replace('IF holds THEN', 'IF false THEN'))
   expect(guard).not.toEqual(whole)
   page = await freshTable(observer, {}, { guard })
   const { rows } = await observer.query<{ path: string }>(`select current_setting('search_path') as path`)

@@ -33,7 +33,7 @@ class Pretty extends MigrationGenerateCommand {
 /** What stands in the catalog of ours. */
 const functions = async ({ manager }: DataSource): Promise<{ name: string; body: string }[]> =>
   await manager.query(`select proname as name, prosrc as body from pg_proc
-    where pronamespace = 'public'::regnamespace order by proname`)
+    where pronamespace = 'public'::regnamespace and prorettype = 'trigger'::regtype order by proname`)
 
 /** Each of these names is of a table, and some are of words that bodies hold: none may change what it should not. */
 const NAMES = [

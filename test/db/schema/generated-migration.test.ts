@@ -9,6 +9,7 @@ import { CreateUrls1795255200000 } from '../../../migrations/1795255200000-Creat
 import { useDatabase } from '../../support/database'
 import { column, entity, plain, text } from '../../support/entity'
 import { generate, type Generated, migrate, runAll } from '../../support/generated'
+import { createLibrary, dropLibrary } from '../../../src/sql/library'
 
 const db = useDatabase({ wrapped: true })
 
@@ -56,40 +57,34 @@ test.each([
   expect(linesOf(ofGuard([...up, ...down])).filter((line) => line.length > 120)).toEqual([])
 })
 
-test('the guard of a simple text comes in few lines', async () => {
+/** What generates the library, and what follows it. */
+const withoutLibrary = (statements: readonly string[]): string[] =>
+  statements.filter((one) => one !== createLibrary(undefined) && one !== dropLibrary(undefined))
+
+test('the first text comes with the library, which a revert drops', async () => {
   const { up, down } = await generate(await open(Page, true))
-  const lines = linesOf(ofGuard(up))
-  const bodies = lines.join('\n').match(/(?<=RETURNS trigger LANGUAGE plpgsql AS \$guard\$).+?(?=\$guard\$)/gs) ?? []
-  // That of the text, and the one that all texts of a schema share.
-  expect(bodies).toHaveLength(2)
-  // One predicate a line and the reasons beside them, in what is made once.
-  expect(lines.length - linesOf(bodies).length).toBeLessThanOrEqual(110)
-  expect(lines.length).toBeLessThanOrEqual(400)
-  expect(linesOf(ofGuard(down)).length).toBeLessThanOrEqual(24)
+  expect(up[0]).toBe(createLibrary(undefined))
+  expect(down.at(-1)).toBe(dropLibrary(undefined))
+  const [attached, ...more] = withoutLibrary(up).filter((one) => !one.startsWith('CREATE '))
+  expect([attached, more]).toEqual([expect.stringMatching(/^SELECT "unique_text_attach_v1"/), []])
+  expect(withoutLibrary(up).join('').length).toBeLessThanOrEqual(1_200)
 })
 
-test('the guard of a second text comes in fewer lines, for the kernel stands', async () => {
-  const { up } = await change(Page, PageOfTwo)
-  expect(up.join('\n')).not.toMatch(/CREATE (?:OR REPLACE )?FUNCTION "unique_text_chain_v1"/)
-  expect(linesOf(up.filter((one) => /FUNCTION|TRIGGER/.test(one))).length).toBeLessThanOrEqual(104)
+test('a second text comes without it', async () => {
+  const { up, down } = await change(Page, PageOfTwo)
+  expect(up).toEqual(withoutLibrary(up))
+  expect(up.filter((one) => one.includes('unique_text_'))).toHaveLength(1)
+  expect(down.filter((one) => one.includes('unique_text_'))).toHaveLength(1)
 })
 
-test('a changed maxChainLength emits only the trigger that has it, and the function that tells of it', async () => {
-  const { up } = await change(Page, PageOfSix)
-  const made = up.flatMap((one) =>
-    Array.from(one.matchAll(/CREATE (?:OR REPLACE )?(?:FUNCTION|TRIGGER) "(\w+)"/g), ([, name]) => name),
-  )
-  const suffixes = ['', '_rest']
-  expect(made).toEqual(suffixes.map((suffix) => `unique_text_page__url${suffix}`))
-  expect(linesOf(up).length).toBeLessThanOrEqual(90)
-})
-
-test('a changed option of the text leaves the kernel and the triggers alone', async () => {
-  const { up, down } = await change(Page, ImmutablePage)
+test.each([
+  ['a changed maxChainLength', PageOfSix],
+  ['a changed option of the text', ImmutablePage],
+])('%s is one statement that detaches the text and one that attaches it', async (_, after) => {
+  const { up, down } = await change(Page, after)
   for (const statements of [up, down]) {
-    const kinds = statements.map((one) => one.replace(/".*$/s, '').replace(/\$.*$/s, '').trim())
-    expect(kinds).toEqual(['CREATE OR REPLACE FUNCTION'])
-    expect(statements[0]).toContain('"unique_text_page__url"')
+    const called = Array.from(statements.join('\n').matchAll(/^SELECT "unique_text_(\w+)_v1"/gm), ([, name]) => name)
+    expect(called).toEqual(['detach', 'attach'])
   }
 })
 
@@ -177,7 +172,7 @@ const FOURTEEN: readonly Function[] = [
 
 test('fourteen entities and the table of names have their functions made and secured by one statement', async () => {
   const dataSource = await db.dataSource([...FOURTEEN, Name], { synchronize: false, dropSchema: true })
-  const { up } = await migrate(dataSource)
+  const up = withoutLibrary((await migrate(dataSource)).up)
   const all = up.join(';\n')
   const making = up.flatMap((one, at) =>
     one.includes('CREATE FUNCTION') || one.includes('SECURITY DEFINER') ? at : [],

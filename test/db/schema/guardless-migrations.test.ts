@@ -32,7 +32,7 @@ const select = async (sql: string): Promise<unknown> => (await client.query(sql)
 /** Functions and triggers of ours. */
 const left = (): Promise<unknown> =>
   select(`SELECT tgname FROM pg_trigger WHERE NOT tgisinternal
-    UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace`)
+    UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prorettype = 'trigger'::regtype`)
 
 const rows = (): Promise<unknown> =>
   select(`SELECT id, url, encode("urlHash", 'hex') AS hash, "urlHashNumber" AS number FROM page ORDER BY id`)

@@ -150,7 +150,8 @@ test('the migration after the last decorator leaves no function behind, and its 
   await migrate(await db.dataSource([Note], { synchronize: false }))
   const functions = async (): Promise<unknown[]> => {
     const { rows } = await client.query(
-      `select proname, prosrc from pg_proc where pronamespace = 'public'::regnamespace order by 1`,
+      `select proname, prosrc from pg_proc where pronamespace = 'public'::regnamespace
+         and prorettype = 'trigger'::regtype order by 1`,
     )
     return rows
   }

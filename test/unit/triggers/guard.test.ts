@@ -1,5 +1,10 @@
-import { describe, expect, test } from 'vitest'
-import { asGuardNote, guardKernel, guardOf } from '../../../src/triggers/guard'
+import { readFileSync } from 'node:fs'
+import { loadModule, parsePlPgSQLSync, parseSync } from '@libpg-query/parser'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { moduleOf } from '../../../scripts/library'
+import { TEXTS_SQL } from '../../../src/library/texts'
+import { guardOf } from '../../../src/triggers/guard'
+import { createLibrary } from '../../../src/sql/library'
 import {
   raiseIfDuplicates,
   raiseIfNulls,
@@ -7,13 +12,12 @@ import {
   raiseUnknownDigest,
   rebuildRows,
 } from '../../../src/sql/rebuild'
-import { parseNote } from '../../../src/sql/trigger-set'
 import { checkExpression, type TextTable } from '../../../src/sql/text-table'
 import { md5, sha256 } from '../../../src/text/digest'
 import { textTable } from '../../support/guarded-table'
 import { describeLookups } from '../../support/sql-lint'
 
-const one = textTable({ digest: md5 })
+const one = textTable({ digest: md5, maxChainLength: 100, normalizers: ['none@1'] })
 const scoped = { digest: md5, scope: ['tenant'], nullable: true, immutable: true }
 const whole = textTable({ ...scoped, deleted: 'deletedAt' })
 const TABLES: Readonly<Record<string, TextTable>> = {
@@ -21,6 +25,7 @@ const TABLES: Readonly<Record<string, TextTable>> = {
   'of a scoped, nullable, immutable text': textTable(scoped),
   'of a text that softly deleted rows free': textTable({ digest: md5, deleted: 'deletedAt' }),
   'of a text that has all of this': whole,
+  'of a text with another digest': textTable({ digest: sha256 }),
   'of a composed text': textTable({
     digest: md5,
     text: [
@@ -35,38 +40,20 @@ const TABLES: Readonly<Record<string, TextTable>> = {
   }),
 }
 
-const sqlOf = (table: TextTable): string => {
-  const { functions, triggers } = guardOf(table)
-  return [...functions.map(({ body }) => body), ...triggers.map(({ create }) => `\n${create}\n`)].join('')
-}
-const guardNotes = (body: string): unknown => {
-  const note = parseNote(body)
-  return note && asGuardNote(note)
-}
-const longLines = (sql: string): string[] => sql.split('\n').filter((line) => line.length > 120)
-
 describe.each(Object.entries(TABLES))('the guard %s', (_name, table) => {
-  test('asks no query in a condition that practically every row comes to', () => {
-    const body = guardOf(table).functions[0]?.body ?? ''
-    const conditions = [...body.matchAll(/\n +(IF|ELSIF) (.*?) THEN/gs)].map(([, word, one = '']) => ({ word, one }))
-    expect(conditions.length).toBeGreaterThan(2)
-    expect(conditions.filter(({ word, one }) => word === 'IF' && one.includes('SELECT'))).toEqual([])
-  })
-  test('has no line of more than 120 characters', () => {
-    expect(longLines(sqlOf(table))).toEqual([])
-  })
-  test('has a function that tells of the declaration in its note', () => {
-    const [first] = guardOf(table).functions
+  test('has a declaration with all rules', () => {
     const { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers } = table
     const told = { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers }
-    expect(guardNotes(first?.body ?? '')).toMatchObject({ ...told, text: table.text, digest: 'md5' })
+    expect(guardOf(table).declaration).toMatchObject({
+      ...told,
+      text: table.text.map(({ name }) => name),
+      prefixes: table.text.map(({ prefix }) => prefix),
+      digest: table.digest.name,
+    })
   })
-  test('looks nothing up by search_path, and neither do its check and what numbers its rows anew', async () => {
-    const { create, drop } = guardOf(table)
+  test('has a check and statements for rows that look nothing up by search_path', async () => {
     const rebuilt = { rows: table, primary: ['id', 'part'] }
     const statements = [
-      ...create,
-      ...drop,
       `ALTER TABLE page ADD CHECK (${checkExpression(table)})`,
       rebuildRows(rebuilt),
       raiseIfDuplicates(rebuilt),
@@ -78,24 +65,36 @@ describe.each(Object.entries(TABLES))('the guard %s', (_name, table) => {
   })
 })
 
-test.each(guardKernel)('the function $name has no line of more than 120 characters', ({ body }) => {
-  expect(longLines(body)).toEqual([])
+test('a simple text is attached and detached by one short statement each', () => {
+  const { attach, detach } = guardOf(one)
+  expect(attach).toBe(
+    `SELECT "unique_text_attach_v1"('"page"'::pg_catalog.regclass, '{"name":"url","text":["url"],"index":"page url","check":"page url check"}'::pg_catalog.jsonb)`,
+  )
+  expect(detach).toBe(`SELECT "unique_text_detach_v1"('"page"'::pg_catalog.regclass, 'url'::pg_catalog.text)`)
 })
 
-test('every table of a schema has the same function of the kernel, whatever its texts are', () => {
-  for (const table of Object.values(TABLES)) expect(guardOf(table).kernel).toEqual(guardKernel)
-})
+describe('the library', () => {
+  beforeAll(loadModule)
+  const sql = readFileSync('src/library/texts.sql', 'utf8')
 
-test('another digest looks nothing up by search_path', async () => {
-  expect(await describeLookups(guardOf(textTable({ digest: sha256 })).create)).toEqual([])
-})
-
-test('another limit of a chain changes the arguments of the trigger that places rows, and no code', () => {
-  const [before, after] = [guardOf(one), guardOf({ ...one, maxChainLength: 7 })]
-  const codeOf = ({ functions }: typeof before): string[] =>
-    functions.map(({ body }) => body.slice(body.indexOf('DECLARE')))
-  expect(codeOf(after)).toEqual(codeOf(before))
-  const triggers = before.triggers.map(({ create }) => create)
-  const changed = after.triggers.filter(({ create }) => !triggers.includes(create))
-  expect(changed.map(({ name }) => name)).toEqual(['unique_text_page__url_rest'])
+  test('is the file that people read', () => {
+    expect(moduleOf(TEXTS_SQL)).toBe(readFileSync('src/library/texts.ts', 'utf8'))
+    expect(TEXTS_SQL).toBe(sql)
+  })
+  test('is SQL and PL/pgSQL by the parser of Postgres', () => {
+    expect(() => parseSync(sql)).not.toThrow()
+    for (const [whole] of sql.matchAll(/CREATE FUNCTION [^]+?\$(\w+)\$[^]+?\$\1\$;/g)) {
+      expect(() => parsePlPgSQLSync(whole)).not.toThrow()
+    }
+  })
+  test('has no line of more than 120 characters', () => {
+    expect(sql.split('\n').filter((line) => line.length > 120)).toEqual([])
+  })
+  test('pins the search path of each function', () => {
+    const functions = sql.match(/CREATE FUNCTION/g) ?? []
+    expect(sql.match(/SET search_path = pg_catalog, pg_temp/g)).toHaveLength(functions.length)
+  })
+  test('is made in a schema that a table names', () => {
+    expect(createLibrary('other').match(/FUNCTION "other"\."unique_text_/g)).toHaveLength(6)
+  })
 })

@@ -15,18 +15,21 @@ const PLAIN = /^[a-z][a-z0-9_]{0,62}$/
 const LONG = 'l'.repeat(70)
 const ODD = ['odd "page" -- of.it', 'Seite', 'страница', LONG, `${LONG}.x`, '', '7']
 
+const guardNames = (table: string): string[] => {
+  const { triggers, table: of } = guardOf(textTable({ table, guard: plainName('unique_text', table, 'url') }))
+  return [of.guard, ...triggers]
+}
 const setsOf = (table: string): TriggerSet[] => [
-  guardOf(textTable({ table, guard: plainName('unique_text', table, 'url') })),
   numberTriggers(countedTable({ table, triggers: plainName('numbers', table, 'number') })),
   nameTriggersOf(holderTable(table, namesTable())),
   namesGuard({ ...namesTable(), table: `${table} of names` }),
 ]
 const namesOf = (set: TriggerSet): string[] =>
-  [...set.functions, ...set.kernel, ...set.triggers, ...set.tables].map(({ name }) => name)
+  [...set.functions, ...set.triggers, ...set.tables].map(({ name }) => name)
 
 test.each(ODD)('all that stands on a table "%s" has a name that wants no quotes', (table) => {
   const sets = setsOf(table)
-  expect(sets.flatMap(namesOf).filter((name) => !PLAIN.test(name))).toEqual([])
+  expect([...guardNames(table), ...sets.flatMap(namesOf)].filter((name) => !PLAIN.test(name))).toEqual([])
   const written = sets
     .flatMap(({ create, drop }) => [...create, ...drop])
     .flatMap((sql) =>
@@ -40,9 +43,10 @@ test.each(ODD)('all that stands on a table "%s" has a name that wants no quotes'
 })
 
 test('tables whose names differ by what a plain name cannot hold share no name', () => {
-  const own = ODD.flatMap((table) =>
-    setsOf(table).flatMap(({ functions, tables }) => [...functions, ...tables].map(({ name }) => name)),
-  )
+  const own = ODD.flatMap((table) => [
+    ...guardNames(table),
+    ...setsOf(table).flatMap(({ functions, tables }) => [...functions, ...tables].map(({ name }) => name)),
+  ])
   expect(new Set(own).size).toBe(own.length)
   expect(scopesName({ triggers: plainName('numbers', 'a', 'b') })).toBe('numbers_a__b_scopes')
 })

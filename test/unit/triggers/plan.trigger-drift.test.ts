@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { guardOf } from '../../../src/triggers/guard'
 import { noteDifference } from '../../../src/triggers/plan'
-import { textTable } from '../../support/guarded-table'
+import { namesGuard } from '../../../src/names/sql/triggers'
+import { namesTable } from '../../support/names-table'
 
-const set = guardOf(textTable())
+const set = namesGuard(namesTable())
 
 /** A release that makes protocol 3 and works with 2. */
 const release = { ...set, note: { ...set.note, protocol: 3 }, accepts: 2 }
@@ -26,7 +26,7 @@ test.each([
 
 test('what the releases wrote in other words is no difference, another declaration is', () => {
   expect(noteDifference(release, { ...set.note, protocol: 2, triggers: ['other'] })).toBeUndefined()
-  expect(noteDifference(release, Object.assign({}, set.note, { protocol: 2, maxChainLength: 7 }))).toBe(
+  expect(noteDifference(release, Object.assign({}, set.note, { protocol: 2, name: 'other' }))).toBe(
     'it was made for another declaration',
   )
   expect(noteDifference(release, undefined)).toBe('it holds no note of the package')
