@@ -4,11 +4,102 @@ export class CreateUrls1795255200000 implements MigrationInterface {
   name = 'CreateUrls1795255200000'
 
   public async up(queryRunner: QueryRunner): Promise<void> {
+    await queryRunner.query(`-- typeorm-unique-text: what is attached, version 1. It serves texts.sql, names.sql and numbers.sql.
+--
+--   SELECT * FROM unique_text_report_v1();
+--
+-- Each trigger of ours has one argument: its declaration, as jsonb. Triggers of a table with one declaration belong
+-- together, whatever they are called. attach writes into each declaration, of whatever kind:
+--   kind, name   'text', 'name' or 'number', and the property
+--   protocol     the version of what the triggers do
+--   serves       the oldest protocol of a release that can work with them, if it is not the same
+--   on           the schema and the name of the table for which the code was made
+--   triggers     the pg_trigger.tgtype of each trigger
+--   bodies       the SHA-256 of the types and bodies of the triggers' functions, in the order of types and of bodies
+--   index        the name of the unique index, if there is one
+--   check        the name of the check, if there is one
+-- A declaration is shown and compared, and never executed: another role may have written it.
+
+CREATE FUNCTION "unique_text_report_v1"()
+RETURNS TABLE (on_table pg_catalog.regclass, property pg_catalog.text, kind pg_catalog.text, version pg_catalog.int4,
+  declaration pg_catalog.jsonb, problems pg_catalog.text[])
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $report$
+-- Returns a row for each text, name and number that is attached. Its problems are empty if nothing is wrong.
+#variable_conflict use_column
+DECLARE
+  one record;
+BEGIN
+  FOR one IN SELECT g.tgrelid, g.tgargs, array_agg(g.oid) AS triggers, min(c.relowner) AS relowner
+    FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
+    WHERE g.tgparentid = 0 AND g.tgnargs = 1 AND strpos(encode(g.tgargs, 'escape'), '"bodies": ') > 0
+    GROUP BY g.tgrelid, g.tgargs ORDER BY g.tgrelid::regclass::text, g.tgargs
+  LOOP
+    on_table := one.tgrelid;
+    BEGIN
+      property := NULL;
+      kind := NULL;
+      version := NULL;
+      declaration := NULL;
+      declaration := convert_from(substring(one.tgargs FROM 1 FOR octet_length(one.tgargs) - 1), 'UTF8');
+      property := declaration->>'name';
+      kind := declaration->>'kind';
+      version := declaration->>'protocol';
+      -- Triggers of one type may be several.
+      SELECT array_agg(format('a trigger %s %s is missing', CASE WHEN w.type & 2 > 0 THEN 'BEFORE' ELSE 'AFTER' END,
+          concat_ws(' OR ', CASE WHEN w.type & 4 > 0 THEN 'INSERT' END, CASE WHEN w.type & 16 > 0 THEN 'UPDATE' END,
+            CASE WHEN w.type & 8 > 0 THEN 'DELETE' END, CASE WHEN w.type & 32 > 0 THEN 'TRUNCATE' END)) ORDER BY w.type)
+        INTO problems
+        FROM (SELECT e.type::integer, count(*) FROM jsonb_array_elements_text(declaration->'triggers') AS e (type)
+          GROUP BY e.type) AS w (type, wanted)
+        WHERE w.wanted > (SELECT count(*) FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers) AND g.tgtype = w.type);
+      IF problems IS NULL THEN
+        SELECT array_agg('the code of its functions differs'::text) INTO problems
+          FROM (SELECT string_agg(format('%s %s', g.tgtype, p.prosrc), '' ORDER BY g.tgtype, p.prosrc COLLATE "C")
+            FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.oid = ANY (one.triggers)) AS c (code)
+          WHERE declaration->>'bodies' IS DISTINCT FROM encode(sha256(convert_to(c.code, 'UTF8')), 'hex');
+      END IF;
+      SELECT problems || array_agg(w.problem ORDER BY w.problem) INTO problems FROM (
+        SELECT format('the trigger %I is disabled', g.tgname) FROM pg_trigger AS g
+          WHERE g.oid = ANY (one.triggers) AND g.tgenabled NOT IN ('O', 'A')
+        UNION ALL SELECT format('the trigger %I has no condition', g.tgname) FROM pg_trigger AS g
+          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgqual IS NULL
+        UNION ALL SELECT DISTINCT concat('the function ', p.oid::regprocedure, ' ') || CASE
+            WHEN p.proowner <> one.relowner THEN 'does not belong to the owner of the table'
+            WHEN NOT p.prosecdef THEN 'is not SECURITY DEFINER'
+            WHEN replace(array_to_string(p.proconfig, ';'), '"', '') IS DISTINCT FROM
+              'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off' THEN 'has other settings'
+            WHEN EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+              WHERE a.grantee <> p.proowner) THEN 'may be executed by a role that does not own it'
+            WHEN EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+              AND d.deptype IN ('e', 'x')) THEN 'belongs to an extension' END
+          FROM pg_proc AS p WHERE p.oid IN (SELECT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers))
+        UNION ALL SELECT 'its table was renamed' || CASE kind WHEN 'text'
+            THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE NOT EXISTS (
+          SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+            WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
+        UNION ALL SELECT 'its unique index is missing or invalid' WHERE declaration ? 'index' AND NOT EXISTS (
+          SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
+            AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
+        UNION ALL SELECT 'its check is missing or not valid' WHERE declaration ? 'check' AND NOT EXISTS (
+          SELECT FROM pg_constraint AS k WHERE k.conrelid = on_table AND k.contype = 'c'
+            AND k.conname = declaration->>'check' AND k.convalidated)
+      ) AS w (problem) WHERE w.problem IS NOT NULL;
+      problems := coalesce(problems, '{}');
+    EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+      problems := ARRAY['its declaration is not one that attach writes'];
+    END;
+    RETURN NEXT;
+  END LOOP;
+END
+$report$;
+COMMENT ON FUNCTION "unique_text_report_v1"() IS
+  'typeorm-unique-text: shows each text, name and number that is attached, its declaration, and what is wrong with it.';
+`)
     await queryRunner.query(`-- typeorm-unique-text: unique texts, version 1.
 --
 --   SELECT unique_text_attach_v1('page', '{"name": "url", "text": ["url"], "index": "page_url"}');
 --   SELECT unique_text_detach_v1('page', 'url');
---   SELECT * FROM unique_text_report_v1();
+--   SELECT * FROM unique_text_report_v1();       -- report.sql
 --
 -- Rows of equal scope and hash form a chain. A unique index covers scope, hash and number. The row with number 0 is the
 -- anchor of its chain. Three rules hold at the end of each statement (maintainers/protocol.md shows why):
@@ -17,7 +108,7 @@ export class CreateUrls1795255200000 implements MigrationInterface {
 --   3. The anchor is flagged if its chain has other rows.
 -- So an INSERT that sends the hash and number 0 needs no trigger: the check proves the hash, and the index decides.
 --
--- attach, detach and report run as their caller. The trigger functions run as the owner of the table, because a role
+-- attach and detach run as their caller. The trigger functions run as the owner of the table, because a role
 -- that may only INSERT reads no chain. Every function finds only what pg_catalog has, and knows tables by their OID.
 
 CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
@@ -226,7 +317,7 @@ $chain$;
   home name;
   declaration jsonb;
   property CONSTANT text := declared->>'name';
-  guard name;
+  guard text;
   hash text;
   number text;
   flag text;
@@ -244,12 +335,19 @@ $chain$;
   taken_text text;
   in_chain text;
   parts text[];
-  wanted name;
-  source text;
+  sources text[];
+  wanted text;
   made oid;
-  functions regproc[];
+  functions oid[] := '{}';
   others text;
   argument text;
+  -- What the text has from an attach before, of this version or another one.
+  former CONSTANT oid[] := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+    AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "text", "name": %s, ',
+      to_jsonb(declared->>'name')), 'UTF8'), 'escape')) > 0);
+  former_functions CONSTANT oid[] := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
+  kept name[] := '{}';
+  one record;
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
@@ -264,14 +362,14 @@ BEGIN
       OR declared->>'hashed' IS NULL AND jsonb_array_length(declared->'text') <> 1 THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
       HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Several columns need hashed, too.';
-  ELSIF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = on_table AND strpos(encode(g.tgargs, 'escape'),
-      encode(convert_to(format('"name": %s, "text": ', to_jsonb(property)), 'UTF8'), 'escape')) > 0) THEN
-    RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('%I of table %s has a guard already', property, on_table),
-      HINT = format('SELECT %I.unique_text_detach_v1(%L, %L);', home, on_table, property);
   END IF;
-  declaration := jsonb_build_object('protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
+  declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
   guard := coalesce(declared->>'guard', format('unique_text_%s__%s', t.relname, property));
+  IF octet_length(guard) > 49 THEN
+    -- Names have 63 bytes, and the longest end of one has 14.
+    guard := concat('unique_text_', md5(guard));
+  END IF;
   hash := quote_ident(declaration->>'hash');
   number := quote_ident(declaration->>'number');
   flag := quote_ident(declaration->>'chained');
@@ -368,9 +466,10 @@ END
 $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NULL');
 
   -- Each owner has the functions once. Nobody else may put them on a table, whatever default privileges grant.
-  FOR wanted, source IN VALUES (guard, array_to_string(parts, '')), ('unique_text_chain_v1', chain) LOOP
+  sources := ARRAY[array_to_string(parts, ''), chain];
+  FOR n IN 1..2 LOOP
     SELECT p.oid INTO made FROM pg_proc AS p
-      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.prosrc = source AND p.prosecdef
+      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.prosrc = sources[n] AND p.prosecdef
         AND replace(array_to_string(p.proconfig, ';'), '"', '') =
           'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off'
         AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
@@ -379,13 +478,15 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
           AND d.deptype IN ('e', 'x'))
       LIMIT 1;
     IF NOT FOUND THEN
-      WHILE EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = wanted) LOOP
-        wanted := concat(wanted, '_2');
+      wanted := CASE n WHEN 1 THEN guard ELSE 'unique_text_chain_v1' END;
+      FOR more IN 2..1000 LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = wanted);
+        wanted := format('%s_%s', CASE n WHEN 1 THEN guard ELSE 'unique_text_chain_v1' END, more);
       END LOOP;
       -- Plans are cached while a table is tiny, hence enable_seqscan. A policy that hides a chain raises 42501.
       EXECUTE format('CREATE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L',
-        home, wanted, source);
+        home, wanted, sources[n]);
       made := format('%I.%I()', home, wanted)::regprocedure;
       SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ')
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
@@ -397,31 +498,53 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
         'typeorm-unique-text: unique_text_detach_v1 removes it with the last trigger that runs it.');
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
     END IF;
-    functions := functions || made::regproc;
+    functions := functions || made;
   END LOOP;
 
   -- The triggers. Each has the declaration, by which the chain function, detach and report know what belongs together.
   -- The conditions are short, because Postgres prepares them for every statement. Triggers fire in the order of names.
-  argument := quote_literal(declaration || jsonb_build_object('on', jsonb_build_array(home, t.relname), 'bodies',
-    encode(sha256(convert_to(array_to_string(parts, '') || chain, 'UTF8')), 'hex')));
-  EXECUTE format('CREATE TRIGGER %I BEFORE INSERT ON %s FOR EACH ROW
-      WHEN (NEW.%s IS NULL OR (NEW.%s = 0) IS NOT TRUE OR NEW.%s) EXECUTE FUNCTION %s(%s)',
-    guard || '_place_insert', on_table, hash, number, flag, functions[1], argument);
-  EXECUTE format('CREATE TRIGGER %1$I BEFORE UPDATE OF %2$s ON %3$s FOR EACH ROW WHEN ((%4$s) IS NOT TRUE
-      OR (%5$s) IS NOT TRUE OR (OLD.%6$s = NEW.%6$s) IS NOT TRUE OR (OLD.%7$s = NEW.%7$s) IS NOT TRUE
-      OR OLD.%8$s AND NEW.%8$s IS NOT TRUE%9$s) EXECUTE FUNCTION %10$s(%11$s)',
-    guard || '_place_update', columns, on_table, same_text, same_scope, hash, number, flag,
-    ' OR OLD.' || deleted || ' IS NOT NULL AND NEW.' || deleted || ' IS NULL', functions[1], argument);
-  EXECUTE format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE OF %s ON %s FOR EACH ROW WHEN (NEW.%s < 0)
-      EXECUTE FUNCTION %s(%s)', guard || '_rest', columns, on_table, number, functions[2], argument);
-  -- AFTER, because a BEFORE trigger would make an UPDATE of several rows of a chain fail with 27000. settle_update
-  -- names no columns, because a user's BEFORE trigger may change some that the statement does not name.
-  EXECUTE format('CREATE TRIGGER %I AFTER INSERT ON %s FOR EACH ROW WHEN (NEW.%s > 0) EXECUTE FUNCTION %s(%s)',
-    guard || '_settle_insert', on_table, number, functions[2], argument);
-  EXECUTE format('CREATE TRIGGER %I AFTER UPDATE ON %s FOR EACH ROW WHEN (OLD.%s OR NEW.%3$s OR NEW.%s > 0)
-      EXECUTE FUNCTION %s(%s)', guard || '_settle_update', on_table, flag, number, functions[2], argument);
-  EXECUTE format('CREATE TRIGGER %I AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.%s) EXECUTE FUNCTION %s(%s)',
-    guard || '_settle_delete', on_table, flag, functions[2], argument);
+  -- Settle is AFTER, because a BEFORE trigger would make an UPDATE of several rows of a chain fail with 27000.
+  -- settle_update names no columns, because a user's BEFORE trigger may change some that the statement does not name.
+  SELECT declaration || jsonb_build_object('on', jsonb_build_array(home, t.relname),
+      'triggers', jsonb_agg(v.type ORDER BY v.type), 'bodies',
+      encode(sha256(convert_to(
+        string_agg(format('%s %s', v.type, sources[v.runs]), '' ORDER BY v.type), 'UTF8')), 'hex'))
+    INTO argument FROM (VALUES (7, 1), (19, 1), (23, 2), (5, 2), (17, 2), (9, 2)) AS v (type, runs);
+  FOR one IN SELECT v.*,
+      (SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type) AS former
+    FROM (VALUES
+      (7, '_place_insert', 1, format('BEFORE INSERT ON %s FOR EACH ROW
+        WHEN (NEW.%s IS NULL OR (NEW.%s = 0) IS NOT TRUE OR NEW.%s)', on_table, hash, number, flag)),
+      (19, '_place_update', 1, format('BEFORE UPDATE OF %1$s ON %2$s FOR EACH ROW WHEN ((%3$s) IS NOT TRUE
+        OR (%4$s) IS NOT TRUE OR (OLD.%5$s = NEW.%5$s) IS NOT TRUE OR (OLD.%6$s = NEW.%6$s) IS NOT TRUE
+        OR OLD.%7$s AND NEW.%7$s IS NOT TRUE%8$s)', columns, on_table, same_text, same_scope, hash, number, flag,
+        ' OR OLD.' || deleted || ' IS NOT NULL AND NEW.' || deleted || ' IS NULL')),
+      (23, '_rest', 2, format('BEFORE INSERT OR UPDATE OF %s ON %s FOR EACH ROW
+        WHEN (NEW.%s < 0)', columns, on_table, number)),
+      (5, '_settle_insert', 2, format('AFTER INSERT ON %s FOR EACH ROW WHEN (NEW.%s > 0)', on_table, number)),
+      (17, '_settle_update', 2, format('AFTER UPDATE ON %s FOR EACH ROW
+        WHEN (OLD.%s OR NEW.%2$s OR NEW.%s > 0)', on_table, flag, number)),
+      (9, '_settle_delete', 2, format('AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.%s)', on_table, flag))
+    ) AS v (type, suffix, runs, fires)
+  LOOP
+    -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
+    EXECUTE format('CREATE %s TRIGGER %I %s EXECUTE FUNCTION %s(%L)',
+      CASE WHEN one.former IS NOT NULL THEN 'OR REPLACE' END, coalesce(one.former, guard || one.suffix), one.fires,
+      functions[one.runs]::regproc, argument);
+    kept := kept || coalesce(one.former, guard || one.suffix)::name;
+  END LOOP;
+  FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP
+    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
+  END LOOP;
+  -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
+  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (former_functions) AND p.oid <> ALL (functions)
+      AND (p.proowner = t.relowner OR NOT EXISTS (
+        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
+      ) AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid)
+      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+        AND d.deptype = 'e') LOOP
+    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
+  END LOOP;
 END
 $attach$;
 COMMENT ON FUNCTION "unique_text_attach_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
@@ -435,17 +558,19 @@ DECLARE
   one record;
   found_any boolean := false;
 BEGIN
-  FOR one IN SELECT g.tgname, g.tgfoid, p.proowner FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid
+  FOR one IN SELECT g.tgname, p.oid AS function, (p.proowner = c.relowner OR NOT EXISTS (
+        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
+      ) AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_depend AS d
+        WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e') AS ours
+    FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid JOIN pg_class AS c ON c.oid = g.tgrelid
     WHERE g.tgrelid = on_table AND g.tgparentid = 0 AND strpos(encode(g.tgargs, 'escape'),
-      encode(convert_to(format('"name": %s, "text": ', to_jsonb(property)), 'UTF8'), 'escape')) > 0
+      encode(convert_to(format('"kind": "text", "name": %s, ', to_jsonb(property)), 'UTF8'), 'escape')) > 0
   LOOP
     found_any := true;
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-    -- A function of another role, or a member of an extension, remains.
-    IF pg_has_role(one.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.tgfoid)
-        AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = one.tgfoid
-          AND d.deptype = 'e') THEN
-      EXECUTE format('DROP FUNCTION %s', one.tgfoid::regprocedure);
+    -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
+    IF one.ours AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.function) THEN
+      EXECUTE format('DROP FUNCTION %s', one.function::regprocedure);
     END IF;
   END LOOP;
   RETURN found_any;
@@ -453,73 +578,6 @@ END
 $detach$;
 COMMENT ON FUNCTION "unique_text_detach_v1"(pg_catalog.regclass, pg_catalog.text) IS
   'typeorm-unique-text: removes what unique_text_attach_v1 made for a text. Its columns, index and check remain.';
-
-CREATE FUNCTION "unique_text_report_v1"()
-RETURNS TABLE (on_table pg_catalog.regclass, property pg_catalog.text, kind pg_catalog.text, version pg_catalog.int4,
-  declaration pg_catalog.jsonb, problems pg_catalog.text[])
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $report$
--- Returns a row for each text that has a guard. Its problems say what is wrong; they are empty if nothing is.
-#variable_conflict use_column
-DECLARE
-  one record;
-  bodies text;
-BEGIN
-  kind := 'text';
-  FOR one IN SELECT g.tgrelid, g.tgargs, array_agg(g.oid) AS triggers, min(c.relowner) AS relowner FROM pg_trigger AS g
-      JOIN pg_proc AS p ON p.oid = g.tgfoid JOIN pg_class AS c ON c.oid = g.tgrelid
-    WHERE g.tgparentid = 0 AND g.tgnargs = 1 AND starts_with(p.proname, 'unique_text_')
-      AND strpos(encode(g.tgargs, 'escape'), '"bodies": ') > 0
-    GROUP BY g.tgrelid, g.tgargs ORDER BY g.tgrelid::regclass::text, g.tgargs
-  LOOP
-    BEGIN
-      declaration := convert_from(substring(one.tgargs FROM 1 FOR octet_length(one.tgargs) - 1), 'UTF8');
-    EXCEPTION WHEN invalid_text_representation THEN
-      -- Another role may have put it on a table on which it may create triggers.
-      CONTINUE;
-    END;
-    on_table := one.tgrelid;
-    property := declaration->>'name';
-    version := declaration->>'protocol';
-    SELECT array_agg(w.problem ORDER BY w.problem) INTO problems FROM (
-      SELECT format('the trigger %s is missing', v.what) FROM (VALUES
-          (7, 'BEFORE INSERT'), (19, 'BEFORE UPDATE'), (23, 'BEFORE INSERT OR UPDATE'), (5, 'AFTER INSERT'),
-          (17, 'AFTER UPDATE'), (9, 'AFTER DELETE')) AS v (type, what)
-        WHERE NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers) AND g.tgtype = v.type)
-      UNION ALL SELECT format('the trigger %I is disabled', g.tgname) FROM pg_trigger AS g
-        WHERE g.oid = ANY (one.triggers) AND g.tgenabled NOT IN ('O', 'A')
-      UNION ALL SELECT format('the trigger %I has no condition', g.tgname) FROM pg_trigger AS g
-        WHERE g.oid = ANY (one.triggers) AND g.tgqual IS NULL
-      UNION ALL SELECT DISTINCT concat('the function ', p.oid::regprocedure, ' ') || CASE
-          WHEN p.proowner <> one.relowner THEN 'does not belong to the owner of the table'
-          WHEN NOT p.prosecdef THEN 'is not SECURITY DEFINER'
-          WHEN replace(array_to_string(p.proconfig, ';'), '"', '') IS DISTINCT FROM
-            'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off' THEN 'has other settings'
-          WHEN EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-            WHERE a.grantee <> p.proowner) THEN 'may be executed by a role that does not own it'
-          WHEN EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-            AND d.deptype IN ('e', 'x')) THEN 'belongs to an extension' END
-        FROM pg_proc AS p WHERE p.oid IN (SELECT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers))
-      UNION ALL SELECT 'the code of its functions differs' WHERE declaration->>'bodies' IS DISTINCT FROM (
-        SELECT encode(sha256(convert_to(string_agg(p.prosrc, '' ORDER BY g.tgtype), 'UTF8')), 'hex')
-          FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid
-          WHERE g.oid = ANY (one.triggers) AND g.tgtype IN (7, 23))
-      UNION ALL SELECT 'its table was renamed, so that an INSERT without hash costs more' WHERE NOT EXISTS (
-        SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-          WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
-      UNION ALL SELECT 'its unique index is missing or invalid' WHERE NOT EXISTS (
-        SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
-          AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
-      UNION ALL SELECT 'its check is missing or not valid' WHERE declaration ? 'check' AND NOT EXISTS (
-        SELECT FROM pg_constraint AS k WHERE k.conrelid = on_table AND k.contype = 'c'
-          AND k.conname = declaration->>'check' AND k.convalidated)
-    ) AS w (problem) WHERE w.problem IS NOT NULL;
-    problems := coalesce(problems, '{}');
-    RETURN NEXT;
-  END LOOP;
-END
-$report$;
-COMMENT ON FUNCTION "unique_text_report_v1"() IS
-  'typeorm-unique-text: shows every text that has a guard, its declaration, and what is wrong with it.';
 `)
     await queryRunner.query(
       `CREATE TABLE "urls" ("id" bigint GENERATED BY DEFAULT AS IDENTITY NOT NULL, "scheme" character varying(5) NOT NULL, "host" character varying(256) NOT NULL, "port" integer NOT NULL DEFAULT '0', "path" text NOT NULL, "query" text, "fragment" text, "path_component_hash" uuid NOT NULL, "hash_number" integer NOT NULL DEFAULT '0', "hash_chained" boolean NOT NULL DEFAULT false, CONSTRAINT "url_parts_check" CHECK ((("scheme"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) 'http'::pg_catalog.text) OR ("scheme"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) 'https'::pg_catalog.text)) AND CASE WHEN ("host"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^([0-9a-z-]+[.])*[a-z][0-9a-z-]*$'::pg_catalog.text) THEN true WHEN ("host"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^[[][0-9a-f:]+[]]$'::pg_catalog.text) THEN ("host"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^[[]::([1-9a-f][0-9a-f]{0,3}|[1-9a-f][0-9a-f]{0,3}:(0|[1-9a-f][0-9a-f]{0,3})|ffff:(0|[1-9a-f][0-9a-f]{0,3}):(0|[1-9a-f][0-9a-f]{0,3}))[]]$'::pg_catalog.text) OR ('['::pg_catalog.text OPERATOR(pg_catalog.||) pg_catalog.host(pg_catalog.btrim("host"::pg_catalog.text COLLATE pg_catalog."C", '[]'::pg_catalog.text)::pg_catalog.inet) OPERATOR(pg_catalog.||) ']'::pg_catalog.text OPERATOR(pg_catalog.=) "host"::pg_catalog.text COLLATE pg_catalog."C") WHEN ("host"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '(^|[.])([0-9]+|0x[0-9a-f]*)[.]?$'::pg_catalog.text) THEN ("host"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])[.]){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])$'::pg_catalog.text) ELSE ("host"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^[!"&-.0-9;=_-z{}~$]+$'::pg_catalog.text) END AND ("port" OPERATOR(pg_catalog.>=) 0) AND ("port" OPERATOR(pg_catalog.<=) 65535) AND ("port" OPERATOR(pg_catalog.<>) CASE WHEN ("scheme"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) 'https'::pg_catalog.text) THEN 443 ELSE 80 END) AND ("path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^/[]!$-;=@-[_a-z|~]*$'::pg_catalog.text) AND ("path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.!~) '/[.][.]?(/|$)'::pg_catalog.text) AND ("query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^[!$-&(-;=?-~]*$'::pg_catalog.text) AND ("fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.~) '^[!#-;=?-_a-~]*$'::pg_catalog.text) AND ((pg_catalog.strpos("path"::pg_catalog.text COLLATE pg_catalog."C", '%'::pg_catalog.text) OPERATOR(pg_catalog.=) 0) OR ("path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.!~) '%([0-9A-F][a-f]|[a-f][0-9A-Fa-f]|2[DE]|[46][7-9A-F]|5[0-9AF]|7[0-9AE])|(?<!%[0-9A-Fa-f]?)%(3[0-9]|[46][1-6])'::pg_catalog.text)) AND ((pg_catalog.strpos("query"::pg_catalog.text COLLATE pg_catalog."C", '%'::pg_catalog.text) OPERATOR(pg_catalog.=) 0) OR ("query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.!~) '%([0-9A-F][a-f]|[a-f][0-9A-Fa-f]|2[DE]|[46][7-9A-F]|5[0-9AF]|7[0-9AE])|(?<!%[0-9A-Fa-f]?)%(3[0-9]|[46][1-6])'::pg_catalog.text)) AND ((pg_catalog.strpos("fragment"::pg_catalog.text COLLATE pg_catalog."C", '%'::pg_catalog.text) OPERATOR(pg_catalog.=) 0) OR ("fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.!~) '%([0-9A-F][a-f]|[a-f][0-9A-Fa-f]|2[DE]|[46][7-9A-F]|5[0-9AF]|7[0-9AE])|(?<!%[0-9A-Fa-f]?)%(3[0-9]|[46][1-6])'::pg_catalog.text))), CONSTRAINT "CHK_e654ed1189ac9a7a656246a074" CHECK ("path_component_hash" OPERATOR(pg_catalog.=) pg_catalog.md5(coalesce("path"::pg_catalog.text, '') OPERATOR(pg_catalog.||) coalesce('?' OPERATOR(pg_catalog.||) "query"::pg_catalog.text, '') OPERATOR(pg_catalog.||) coalesce('#' OPERATOR(pg_catalog.||) "fragment"::pg_catalog.text, ''))::pg_catalog.uuid AND "hash_number" OPERATOR(pg_catalog.>=) 0), CONSTRAINT "PK_eaf7bec915960b26aa4988d73b0" PRIMARY KEY ("id")); COMMENT ON COLUMN "urls"."path_component_hash" IS 'typeorm-unique-text: hash of "url"; do not write it.'; COMMENT ON COLUMN "urls"."hash_number" IS 'typeorm-unique-text: 0, or 1 and more where another "url" has the same hash; do not write it.'; COMMENT ON COLUMN "urls"."hash_chained" IS 'typeorm-unique-text: others have, or had, the same hash of "url"; do not write it.'`,
@@ -536,7 +594,8 @@ COMMENT ON FUNCTION "unique_text_report_v1"() IS
     await queryRunner.query(`SELECT "unique_text_detach_v1"('"urls"'::pg_catalog.regclass, 'url'::pg_catalog.text)`)
     await queryRunner.query(`DROP INDEX "public"."url_unique_index"`)
     await queryRunner.query(`DROP TABLE "urls"`)
+    await queryRunner.query(`DROP FUNCTION unique_text_report_v1()`)
     await queryRunner.query(`DROP FUNCTION unique_text_attach_v1(pg_catalog.regclass, pg_catalog.jsonb),
-  unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text), unique_text_report_v1()`)
+  unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text)`)
   }
 }

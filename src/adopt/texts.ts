@@ -745,7 +745,7 @@ export class GuardedText extends TextWork {
 
   private changeGuard(): string[] {
     const { table } = this.target.on
-    return [ensureLibrary(table.schema), detach(table, table.name), guardOf(table).attach]
+    return [ensureLibrary(table.schema, 'texts'), guardOf(table).attach]
   }
 
   plan(): PlannedStep[] {

@@ -3,7 +3,7 @@ export const TEXTS_SQL = `-- typeorm-unique-text: unique texts, version 1.
 --
 --   SELECT unique_text_attach_v1('page', '{"name": "url", "text": ["url"], "index": "page_url"}');
 --   SELECT unique_text_detach_v1('page', 'url');
---   SELECT * FROM unique_text_report_v1();
+--   SELECT * FROM unique_text_report_v1();       -- report.sql
 --
 -- Rows of equal scope and hash form a chain. A unique index covers scope, hash and number. The row with number 0 is the
 -- anchor of its chain. Three rules hold at the end of each statement (maintainers/protocol.md shows why):
@@ -12,7 +12,7 @@ export const TEXTS_SQL = `-- typeorm-unique-text: unique texts, version 1.
 --   3. The anchor is flagged if its chain has other rows.
 -- So an INSERT that sends the hash and number 0 needs no trigger: the check proves the hash, and the index decides.
 --
--- attach, detach and report run as their caller. The trigger functions run as the owner of the table, because a role
+-- attach and detach run as their caller. The trigger functions run as the owner of the table, because a role
 -- that may only INSERT reads no chain. Every function finds only what pg_catalog has, and knows tables by their OID.
 
 CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
@@ -221,7 +221,7 @@ $chain$;
   home name;
   declaration jsonb;
   property CONSTANT text := declared->>'name';
-  guard name;
+  guard text;
   hash text;
   number text;
   flag text;
@@ -239,12 +239,19 @@ $chain$;
   taken_text text;
   in_chain text;
   parts text[];
-  wanted name;
-  source text;
+  sources text[];
+  wanted text;
   made oid;
-  functions regproc[];
+  functions oid[] := '{}';
   others text;
   argument text;
+  -- What the text has from an attach before, of this version or another one.
+  former CONSTANT oid[] := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+    AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "text", "name": %s, ',
+      to_jsonb(declared->>'name')), 'UTF8'), 'escape')) > 0);
+  former_functions CONSTANT oid[] := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
+  kept name[] := '{}';
+  one record;
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
@@ -259,14 +266,14 @@ BEGIN
       OR declared->>'hashed' IS NULL AND jsonb_array_length(declared->'text') <> 1 THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
       HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Several columns need hashed, too.';
-  ELSIF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = on_table AND strpos(encode(g.tgargs, 'escape'),
-      encode(convert_to(format('"name": %s, "text": ', to_jsonb(property)), 'UTF8'), 'escape')) > 0) THEN
-    RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('%I of table %s has a guard already', property, on_table),
-      HINT = format('SELECT %I.unique_text_detach_v1(%L, %L);', home, on_table, property);
   END IF;
-  declaration := jsonb_build_object('protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
+  declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
   guard := coalesce(declared->>'guard', format('unique_text_%s__%s', t.relname, property));
+  IF octet_length(guard) > 49 THEN
+    -- Names have 63 bytes, and the longest end of one has 14.
+    guard := concat('unique_text_', md5(guard));
+  END IF;
   hash := quote_ident(declaration->>'hash');
   number := quote_ident(declaration->>'number');
   flag := quote_ident(declaration->>'chained');
@@ -363,9 +370,10 @@ END
 $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NULL');
 
   -- Each owner has the functions once. Nobody else may put them on a table, whatever default privileges grant.
-  FOR wanted, source IN VALUES (guard, array_to_string(parts, '')), ('unique_text_chain_v1', chain) LOOP
+  sources := ARRAY[array_to_string(parts, ''), chain];
+  FOR n IN 1..2 LOOP
     SELECT p.oid INTO made FROM pg_proc AS p
-      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.prosrc = source AND p.prosecdef
+      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.prosrc = sources[n] AND p.prosecdef
         AND replace(array_to_string(p.proconfig, ';'), '"', '') =
           'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off'
         AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
@@ -374,13 +382,15 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
           AND d.deptype IN ('e', 'x'))
       LIMIT 1;
     IF NOT FOUND THEN
-      WHILE EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = wanted) LOOP
-        wanted := concat(wanted, '_2');
+      wanted := CASE n WHEN 1 THEN guard ELSE 'unique_text_chain_v1' END;
+      FOR more IN 2..1000 LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = wanted);
+        wanted := format('%s_%s', CASE n WHEN 1 THEN guard ELSE 'unique_text_chain_v1' END, more);
       END LOOP;
       -- Plans are cached while a table is tiny, hence enable_seqscan. A policy that hides a chain raises 42501.
       EXECUTE format('CREATE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L',
-        home, wanted, source);
+        home, wanted, sources[n]);
       made := format('%I.%I()', home, wanted)::regprocedure;
       SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ')
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
@@ -392,31 +402,53 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
         'typeorm-unique-text: unique_text_detach_v1 removes it with the last trigger that runs it.');
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
     END IF;
-    functions := functions || made::regproc;
+    functions := functions || made;
   END LOOP;
 
   -- The triggers. Each has the declaration, by which the chain function, detach and report know what belongs together.
   -- The conditions are short, because Postgres prepares them for every statement. Triggers fire in the order of names.
-  argument := quote_literal(declaration || jsonb_build_object('on', jsonb_build_array(home, t.relname), 'bodies',
-    encode(sha256(convert_to(array_to_string(parts, '') || chain, 'UTF8')), 'hex')));
-  EXECUTE format('CREATE TRIGGER %I BEFORE INSERT ON %s FOR EACH ROW
-      WHEN (NEW.%s IS NULL OR (NEW.%s = 0) IS NOT TRUE OR NEW.%s) EXECUTE FUNCTION %s(%s)',
-    guard || '_place_insert', on_table, hash, number, flag, functions[1], argument);
-  EXECUTE format('CREATE TRIGGER %1$I BEFORE UPDATE OF %2$s ON %3$s FOR EACH ROW WHEN ((%4$s) IS NOT TRUE
-      OR (%5$s) IS NOT TRUE OR (OLD.%6$s = NEW.%6$s) IS NOT TRUE OR (OLD.%7$s = NEW.%7$s) IS NOT TRUE
-      OR OLD.%8$s AND NEW.%8$s IS NOT TRUE%9$s) EXECUTE FUNCTION %10$s(%11$s)',
-    guard || '_place_update', columns, on_table, same_text, same_scope, hash, number, flag,
-    ' OR OLD.' || deleted || ' IS NOT NULL AND NEW.' || deleted || ' IS NULL', functions[1], argument);
-  EXECUTE format('CREATE TRIGGER %I BEFORE INSERT OR UPDATE OF %s ON %s FOR EACH ROW WHEN (NEW.%s < 0)
-      EXECUTE FUNCTION %s(%s)', guard || '_rest', columns, on_table, number, functions[2], argument);
-  -- AFTER, because a BEFORE trigger would make an UPDATE of several rows of a chain fail with 27000. settle_update
-  -- names no columns, because a user's BEFORE trigger may change some that the statement does not name.
-  EXECUTE format('CREATE TRIGGER %I AFTER INSERT ON %s FOR EACH ROW WHEN (NEW.%s > 0) EXECUTE FUNCTION %s(%s)',
-    guard || '_settle_insert', on_table, number, functions[2], argument);
-  EXECUTE format('CREATE TRIGGER %I AFTER UPDATE ON %s FOR EACH ROW WHEN (OLD.%s OR NEW.%3$s OR NEW.%s > 0)
-      EXECUTE FUNCTION %s(%s)', guard || '_settle_update', on_table, flag, number, functions[2], argument);
-  EXECUTE format('CREATE TRIGGER %I AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.%s) EXECUTE FUNCTION %s(%s)',
-    guard || '_settle_delete', on_table, flag, functions[2], argument);
+  -- Settle is AFTER, because a BEFORE trigger would make an UPDATE of several rows of a chain fail with 27000.
+  -- settle_update names no columns, because a user's BEFORE trigger may change some that the statement does not name.
+  SELECT declaration || jsonb_build_object('on', jsonb_build_array(home, t.relname),
+      'triggers', jsonb_agg(v.type ORDER BY v.type), 'bodies',
+      encode(sha256(convert_to(
+        string_agg(format('%s %s', v.type, sources[v.runs]), '' ORDER BY v.type), 'UTF8')), 'hex'))
+    INTO argument FROM (VALUES (7, 1), (19, 1), (23, 2), (5, 2), (17, 2), (9, 2)) AS v (type, runs);
+  FOR one IN SELECT v.*,
+      (SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type) AS former
+    FROM (VALUES
+      (7, '_place_insert', 1, format('BEFORE INSERT ON %s FOR EACH ROW
+        WHEN (NEW.%s IS NULL OR (NEW.%s = 0) IS NOT TRUE OR NEW.%s)', on_table, hash, number, flag)),
+      (19, '_place_update', 1, format('BEFORE UPDATE OF %1$s ON %2$s FOR EACH ROW WHEN ((%3$s) IS NOT TRUE
+        OR (%4$s) IS NOT TRUE OR (OLD.%5$s = NEW.%5$s) IS NOT TRUE OR (OLD.%6$s = NEW.%6$s) IS NOT TRUE
+        OR OLD.%7$s AND NEW.%7$s IS NOT TRUE%8$s)', columns, on_table, same_text, same_scope, hash, number, flag,
+        ' OR OLD.' || deleted || ' IS NOT NULL AND NEW.' || deleted || ' IS NULL')),
+      (23, '_rest', 2, format('BEFORE INSERT OR UPDATE OF %s ON %s FOR EACH ROW
+        WHEN (NEW.%s < 0)', columns, on_table, number)),
+      (5, '_settle_insert', 2, format('AFTER INSERT ON %s FOR EACH ROW WHEN (NEW.%s > 0)', on_table, number)),
+      (17, '_settle_update', 2, format('AFTER UPDATE ON %s FOR EACH ROW
+        WHEN (OLD.%s OR NEW.%2$s OR NEW.%s > 0)', on_table, flag, number)),
+      (9, '_settle_delete', 2, format('AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.%s)', on_table, flag))
+    ) AS v (type, suffix, runs, fires)
+  LOOP
+    -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
+    EXECUTE format('CREATE %s TRIGGER %I %s EXECUTE FUNCTION %s(%L)',
+      CASE WHEN one.former IS NOT NULL THEN 'OR REPLACE' END, coalesce(one.former, guard || one.suffix), one.fires,
+      functions[one.runs]::regproc, argument);
+    kept := kept || coalesce(one.former, guard || one.suffix)::name;
+  END LOOP;
+  FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP
+    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
+  END LOOP;
+  -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
+  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (former_functions) AND p.oid <> ALL (functions)
+      AND (p.proowner = t.relowner OR NOT EXISTS (
+        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
+      ) AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid)
+      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+        AND d.deptype = 'e') LOOP
+    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
+  END LOOP;
 END
 $attach$;
 COMMENT ON FUNCTION "unique_text_attach_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
@@ -430,17 +462,19 @@ DECLARE
   one record;
   found_any boolean := false;
 BEGIN
-  FOR one IN SELECT g.tgname, g.tgfoid, p.proowner FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid
+  FOR one IN SELECT g.tgname, p.oid AS function, (p.proowner = c.relowner OR NOT EXISTS (
+        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
+      ) AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_depend AS d
+        WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e') AS ours
+    FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid JOIN pg_class AS c ON c.oid = g.tgrelid
     WHERE g.tgrelid = on_table AND g.tgparentid = 0 AND strpos(encode(g.tgargs, 'escape'),
-      encode(convert_to(format('"name": %s, "text": ', to_jsonb(property)), 'UTF8'), 'escape')) > 0
+      encode(convert_to(format('"kind": "text", "name": %s, ', to_jsonb(property)), 'UTF8'), 'escape')) > 0
   LOOP
     found_any := true;
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-    -- A function of another role, or a member of an extension, remains.
-    IF pg_has_role(one.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.tgfoid)
-        AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = one.tgfoid
-          AND d.deptype = 'e') THEN
-      EXECUTE format('DROP FUNCTION %s', one.tgfoid::regprocedure);
+    -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
+    IF one.ours AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.function) THEN
+      EXECUTE format('DROP FUNCTION %s', one.function::regprocedure);
     END IF;
   END LOOP;
   RETURN found_any;
@@ -448,71 +482,4 @@ END
 $detach$;
 COMMENT ON FUNCTION "unique_text_detach_v1"(pg_catalog.regclass, pg_catalog.text) IS
   'typeorm-unique-text: removes what unique_text_attach_v1 made for a text. Its columns, index and check remain.';
-
-CREATE FUNCTION "unique_text_report_v1"()
-RETURNS TABLE (on_table pg_catalog.regclass, property pg_catalog.text, kind pg_catalog.text, version pg_catalog.int4,
-  declaration pg_catalog.jsonb, problems pg_catalog.text[])
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $report$
--- Returns a row for each text that has a guard. Its problems say what is wrong; they are empty if nothing is.
-#variable_conflict use_column
-DECLARE
-  one record;
-  bodies text;
-BEGIN
-  kind := 'text';
-  FOR one IN SELECT g.tgrelid, g.tgargs, array_agg(g.oid) AS triggers, min(c.relowner) AS relowner FROM pg_trigger AS g
-      JOIN pg_proc AS p ON p.oid = g.tgfoid JOIN pg_class AS c ON c.oid = g.tgrelid
-    WHERE g.tgparentid = 0 AND g.tgnargs = 1 AND starts_with(p.proname, 'unique_text_')
-      AND strpos(encode(g.tgargs, 'escape'), '"bodies": ') > 0
-    GROUP BY g.tgrelid, g.tgargs ORDER BY g.tgrelid::regclass::text, g.tgargs
-  LOOP
-    BEGIN
-      declaration := convert_from(substring(one.tgargs FROM 1 FOR octet_length(one.tgargs) - 1), 'UTF8');
-    EXCEPTION WHEN invalid_text_representation THEN
-      -- Another role may have put it on a table on which it may create triggers.
-      CONTINUE;
-    END;
-    on_table := one.tgrelid;
-    property := declaration->>'name';
-    version := declaration->>'protocol';
-    SELECT array_agg(w.problem ORDER BY w.problem) INTO problems FROM (
-      SELECT format('the trigger %s is missing', v.what) FROM (VALUES
-          (7, 'BEFORE INSERT'), (19, 'BEFORE UPDATE'), (23, 'BEFORE INSERT OR UPDATE'), (5, 'AFTER INSERT'),
-          (17, 'AFTER UPDATE'), (9, 'AFTER DELETE')) AS v (type, what)
-        WHERE NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers) AND g.tgtype = v.type)
-      UNION ALL SELECT format('the trigger %I is disabled', g.tgname) FROM pg_trigger AS g
-        WHERE g.oid = ANY (one.triggers) AND g.tgenabled NOT IN ('O', 'A')
-      UNION ALL SELECT format('the trigger %I has no condition', g.tgname) FROM pg_trigger AS g
-        WHERE g.oid = ANY (one.triggers) AND g.tgqual IS NULL
-      UNION ALL SELECT DISTINCT concat('the function ', p.oid::regprocedure, ' ') || CASE
-          WHEN p.proowner <> one.relowner THEN 'does not belong to the owner of the table'
-          WHEN NOT p.prosecdef THEN 'is not SECURITY DEFINER'
-          WHEN replace(array_to_string(p.proconfig, ';'), '"', '') IS DISTINCT FROM
-            'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off' THEN 'has other settings'
-          WHEN EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-            WHERE a.grantee <> p.proowner) THEN 'may be executed by a role that does not own it'
-          WHEN EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-            AND d.deptype IN ('e', 'x')) THEN 'belongs to an extension' END
-        FROM pg_proc AS p WHERE p.oid IN (SELECT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers))
-      UNION ALL SELECT 'the code of its functions differs' WHERE declaration->>'bodies' IS DISTINCT FROM (
-        SELECT encode(sha256(convert_to(string_agg(p.prosrc, '' ORDER BY g.tgtype), 'UTF8')), 'hex')
-          FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid
-          WHERE g.oid = ANY (one.triggers) AND g.tgtype IN (7, 23))
-      UNION ALL SELECT 'its table was renamed, so that an INSERT without hash costs more' WHERE NOT EXISTS (
-        SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-          WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
-      UNION ALL SELECT 'its unique index is missing or invalid' WHERE NOT EXISTS (
-        SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
-          AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
-      UNION ALL SELECT 'its check is missing or not valid' WHERE declaration ? 'check' AND NOT EXISTS (
-        SELECT FROM pg_constraint AS k WHERE k.conrelid = on_table AND k.contype = 'c'
-          AND k.conname = declaration->>'check' AND k.convalidated)
-    ) AS w (problem) WHERE w.problem IS NOT NULL;
-    problems := coalesce(problems, '{}');
-    RETURN NEXT;
-  END LOOP;
-END
-$report$;
-COMMENT ON FUNCTION "unique_text_report_v1"() IS
-  'typeorm-unique-text: shows every text that has a guard, its declaration, and what is wrong with it.';
 `

@@ -16,7 +16,7 @@ import {
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { planGuards, withoutGuards } from '../triggers/installed-guards'
-import { createLibrary, dropLibrary, usesLibrary } from '../sql/library'
+import { createPart, dropPart, firstFunction, type LibraryPart, neededFor, partUsedBy } from '../sql/library'
 import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
 import { distribute, hasCitus } from '../sql/spread'
 import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
@@ -112,10 +112,10 @@ async function synchronizeWithTriggers(
   const running = { isWhole, citus: citus || distributed.length > 0 }
   await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
-    for (const schema of await missingLibraries(queryRunner, plans)) {
-      await emit(queryRunner, { up: [createLibrary(schema)], down: [dropLibrary(schema)] })
-    }
+    const missing = await missingParts(queryRunner, plans)
+    await emit(queryRunner, { up: [], down: missing.map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
+    await emit(queryRunner, { up: missing.map(({ schema, part }) => createPart(schema, part)), down: [] })
     await emit(queryRunner, makeRoom(plans, orphans))
     await emit(queryRunner, { up: [], down: functions.last })
     // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
@@ -213,18 +213,23 @@ function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
   return { ...site, before: both(ofGuards.before, ofSets.before), after: both(ofSets.after, ofGuards.after) }
 }
 
-/** Returns the schemas whose guards change, as the tables name them, and that have no library. */
-async function missingLibraries(
+/** Returns the parts of the library that statements call and that are missing, with the schema as the tables name it. */
+async function missingParts(
   queryRunner: QueryRunner,
   plans: readonly TablePlan[],
-): Promise<(string | undefined)[]> {
-  const homes = new Map(
-    plans
-      .filter(({ before, after }) => [...before.up, ...before.down, ...after.up].some(usesLibrary))
-      .map(({ schema, searchSchema }) => [schema ?? searchSchema, schema]),
-  )
+): Promise<{ readonly schema: string | undefined; readonly part: LibraryPart }[]> {
+  const homes = new Map<string, { readonly schema: string | undefined; readonly used: LibraryPart[] }>()
+  for (const { schema, searchSchema, before, after } of plans) {
+    const used = [...before.up, ...before.down, ...after.up].flatMap((one) => partUsedBy(one) ?? [])
+    const home = schema ?? searchSchema
+    if (used.length > 0) homes.set(home, { schema, used: [...used, ...(homes.get(home)?.used ?? [])] })
+  }
   const installed = await installedLibraries(queryOf(queryRunner), [...homes.keys()])
-  return [...homes].flatMap(([home, schema]) => (installed.includes(home) ? [] : [schema]))
+  return [...homes].flatMap(([home, { schema, used }]) =>
+    neededFor(used)
+      .filter((part) => installed.get(home)?.includes(firstFunction(part)) !== true)
+      .map((part) => ({ schema, part })),
+  )
 }
 
 /** Two changes, one after the other. */

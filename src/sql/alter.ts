@@ -1,5 +1,5 @@
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
-import { usesLibrary } from './library'
+import { partUsedBy } from './library'
 import type { Digest } from '../text/digest'
 import { checkExpression, EQUALS, hashExpression, isLive, op, tableName, type TextRows } from './text-table'
 
@@ -230,15 +230,16 @@ const ATTACHED = new RegExp(`\\('(${TABLE_NAME})'::pg_catalog\\.regclass`, 'g')
 
 /** The tables whose guards a statement makes or drops, and whether readers are excluded. */
 const guardLocks = (sql: string): [table: string, alone: boolean][] =>
-  usesLibrary(sql)
+  partUsedBy(sql)
     ? Array.from(sql.matchAll(ATTACHED), ([, table = '']): [string, boolean] => [table, sql.includes('detach')])
     : []
 
 /** Returns the tables to lock, as SQL, and whether readers are excluded too. */
 function locksOf(statements: readonly string[], inverse: readonly string[]): ReadonlyMap<string, boolean> {
-  const locks = new Map<string, boolean>()
+  // The last entry of a table counts.
+  const ofGuards = statements.flatMap(guardLocks).toSorted(([, one], [, other]) => Number(one) - Number(other))
+  const locks = new Map<string, boolean>(ofGuards)
   const lock = (table: string, alone: boolean): void => void locks.set(table, alone || locks.get(table) === true)
-  for (const [table, alone] of statements.flatMap(guardLocks)) lock(table, alone)
   for (const sql of statements.filter((one) => LOCKING.test(one))) {
     for (const [, how = '', table = ''] of sql.matchAll(NAMED)) {
       lock(table, sql.startsWith('DROP ') || (/^(?:DROP|ALTER)/.test(how) && !sql.includes(' FOREIGN KEY (')))

@@ -1,6 +1,6 @@
 import type { Change } from './alter'
 import { literal, qualified, quote } from './identifier'
-import { libraryFunctions } from './library'
+import { LIBRARY_FUNCTIONS } from './library'
 import { type CatalogSpread, SPREAD_OF_R } from './spread'
 import { EQUALS, joinOf, op, tableName, type TextTable } from './text-table'
 import { isTrustedBy, otherTables, TRIGGER_MARK, type TriggerSet } from './trigger-set'
@@ -458,20 +458,24 @@ export async function tableOids(
   return row?.oids.startsWith('-') === true ? undefined : row?.oids
 }
 
-/** Returns those of these schemas that have the library, of a role that may act as the current one. */
-export async function installedLibraries(query: Query, schemas: readonly string[]): Promise<readonly string[]> {
-  if (schemas.length === 0) return []
+/** Returns the functions of the library in these schemas, by schema, of roles that may act as the current one. */
+export async function installedLibraries(
+  query: Query,
+  schemas: readonly string[],
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  if (schemas.length === 0) return new Map()
   const rows = (await query(
-    `SELECT n.nspname AS name FROM pg_catalog.pg_namespace AS n ${joinOf(
-      'pg_proc',
-      'p',
-      `pg_catalog.to_regprocedure(
-        pg_catalog.format('%I.%s', n.nspname, $2::pg_catalog.text))::pg_catalog.oid`,
-    )}
-      WHERE n.nspname ${EQUALS} ANY ($1) AND pg_catalog.pg_has_role(p.proowner, current_user, 'MEMBER')`,
-    [schemas, libraryFunctions(undefined)[0]],
-  )) as readonly { readonly name: string }[]
-  return rows.map(({ name }) => name)
+    `SELECT n.nspname AS name, pg_catalog.array_agg(f.name) AS functions
+       FROM pg_catalog.pg_namespace AS n CROSS JOIN pg_catalog.unnest($2::pg_catalog.text[]) AS f (name) ${joinOf(
+         'pg_proc',
+         'p',
+         `pg_catalog.to_regprocedure(pg_catalog.format('%I.%s', n.nspname, f.name))::pg_catalog.oid`,
+       )}
+      WHERE n.nspname ${EQUALS} ANY ($1) AND pg_catalog.pg_has_role(p.proowner, current_user, 'MEMBER')
+      GROUP BY n.nspname`,
+    [schemas, LIBRARY_FUNCTIONS],
+  )) as readonly { readonly name: string; readonly functions: readonly string[] }[]
+  return new Map(rows.map(({ name, functions }) => [name, functions]))
 }
 
 /**
@@ -490,7 +494,7 @@ export async function dropOrphans(query: Query, schemas: readonly string[]): Pro
           OR pg_catalog.starts_with(pg_catalog.obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: unique_text_detach')))
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid ${EQUALS} p.oid)
       ORDER BY 1`,
-    [schemas, TRIGGER_MARK, libraryFunctions(undefined)],
+    [schemas, TRIGGER_MARK, LIBRARY_FUNCTIONS],
   )) as readonly { readonly name: string }[]
   if (rows.length > 0) await query(`DROP FUNCTION ${rows.map(({ name }) => name).join(', ')}`)
 }

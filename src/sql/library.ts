@@ -1,35 +1,70 @@
+import { REPORT_SQL } from '../library/report'
 import { TEXTS_SQL } from '../library/texts'
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
-import { tableName, type TextTable } from './text-table'
+import { EQUALS, tableName, type TextTable } from './text-table'
 
-/** The functions of the library. */
-const [ATTACH, DETACH, REPORT] = ['unique_text_attach_v1', 'unique_text_detach_v1', 'unique_text_report_v1'] as const
+/** The parts of the library. Each has the functions that it creates, with their arguments. */
+const PARTS: Readonly<Record<'report' | 'texts', { readonly sql: string; readonly functions: readonly string[] }>> = {
+  report: { sql: REPORT_SQL, functions: ['unique_text_report_v1()'] },
+  texts: {
+    sql: TEXTS_SQL,
+    functions: [
+      'unique_text_attach_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text)',
+    ],
+  },
+}
 
-const SIGNATURES = [
-  `${ATTACH}(pg_catalog.regclass, pg_catalog.jsonb)`,
-  `${DETACH}(pg_catalog.regclass, pg_catalog.text)`,
-  `${REPORT}()`,
-] as const
+export type LibraryPart = keyof typeof PARTS
 
-/** The functions of the library with their arguments, as SQL. */
-export const libraryFunctions = (schema: string | undefined): string[] =>
-  SIGNATURES.map((one) => `${schema === undefined ? '' : `${quote(schema)}.`}${one}`)
+const inSchema = (schema: string | undefined, one: string): string =>
+  schema === undefined ? one : `${quote(schema)}.${one}`
 
-/** The statements of the library, in one string. maintainers/protocol.md describes the protocol that it keeps. */
-export const createLibrary = (schema: string | undefined): string =>
-  schema === undefined ? TEXTS_SQL : TEXTS_SQL.replaceAll('FUNCTION "', () => `FUNCTION ${quote(schema)}."`)
+/** All functions of the library with their arguments, as SQL. */
+export const LIBRARY_FUNCTIONS: readonly string[] = Object.values(PARTS).flatMap(({ functions }) => functions)
 
-export const dropLibrary = (schema: string | undefined): string => `DROP FUNCTION ${list(libraryFunctions(schema), 2)}`
+/** A function by which a part is found. */
+export const firstFunction = (part: LibraryPart): string => PARTS[part].functions[0] ?? ''
 
-/** Creates the library unless it exists. */
-export const ensureLibrary = (schema: string | undefined): string =>
+/** The statements of a part, in one string. maintainers/protocol.md describes the protocol that it keeps. */
+export const createPart = (schema: string | undefined, part: LibraryPart): string =>
+  schema === undefined ? PARTS[part].sql : PARTS[part].sql.replaceAll('FUNCTION "', () => `FUNCTION ${quote(schema)}."`)
+
+export const dropPart = (schema: string | undefined, part: LibraryPart): string =>
+  `DROP FUNCTION ${list(
+    PARTS[part].functions.map((one) => inSchema(schema, one)),
+    2,
+  )}`
+
+/** Creates a part, and the report, unless they exist. Refuses those of a role that may not act as the current one. */
+export const ensureLibrary = (schema: string | undefined, part: LibraryPart): string =>
   `DO ${dollarQuote(`
-BEGIN
-  IF pg_catalog.to_regprocedure(${literal(libraryFunctions(schema)[0] ?? '')}) IS NULL THEN
-    EXECUTE ${dollarQuote(createLibrary(schema))};
+DECLARE
+  others pg_catalog.regprocedure;
+BEGIN${neededFor([part])
+    .map(
+      (one) => `
+  IF pg_catalog.to_regprocedure(${literal(inSchema(schema, firstFunction(one)))}) IS NULL THEN
+    EXECUTE ${dollarQuote(createPart(schema, one))};
+  END IF;`,
+    )
+    .join('')}
+  SELECT p.oid INTO others FROM pg_catalog.pg_proc AS p WHERE p.oid ${EQUALS} ANY (ARRAY[
+      ${list(
+        neededFor([part]).flatMap((one) => PARTS[one].functions.map((name) => literal(inSchema(schema, name)))),
+        6,
+      )}
+    ]::pg_catalog.regprocedure[]) AND NOT pg_catalog.pg_has_role(p.proowner, current_user, 'MEMBER') LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = pg_catalog.format('function %s belongs to another role', others),
+      HINT = 'See who made it and what it does; then drop it.';
   END IF;
 END
 `)}`
+
+/** The parts that these need, in the order of their creation. */
+export const neededFor = (parts: readonly LibraryPart[]): LibraryPart[] =>
+  (Object.keys(PARTS) as LibraryPart[]).filter((one) => parts.includes(one) || (one === 'report' && parts.length > 0))
 
 type TableName = Pick<TextTable, 'schema' | 'table'>
 
@@ -42,26 +77,30 @@ type Declared = Readonly<Record<string, unknown>>
 const attachTo = (schema: string | undefined, relation: string, declaration: Declared): string =>
   call(
     schema,
-    ATTACH,
+    'unique_text_attach_v1',
     `${literal(relation)}::pg_catalog.regclass`,
     `${literal(JSON.stringify(declaration))}::pg_catalog.jsonb`,
   )
 
-/** Makes the guard of a text. */
+/** Makes the guard of a text, or replaces it. */
 export const attach = (table: TableName, declaration: Declared): string =>
   `SELECT ${attachTo(table.schema, tableName(table), declaration)}`
 
 /** Drops the guard of a text. */
 export const detach = (table: TableName, name: string): string =>
-  `SELECT ${call(table.schema, DETACH, `${literal(tableName(table))}::pg_catalog.regclass`, `${literal(name)}::pg_catalog.text`)}`
+  `SELECT ${call(table.schema, 'unique_text_detach_v1', `${literal(tableName(table))}::pg_catalog.regclass`, `${literal(name)}::pg_catalog.text`)}`
 
-/** Whether a statement calls the library. */
-export const usesLibrary = (statement: string): boolean =>
-  statement.startsWith('SELECT ') && [ATTACH, DETACH].some((name) => statement.includes(`"${name}"(`))
+/** The part of the library that a statement calls. */
+export const partUsedBy = (statement: string): LibraryPart | undefined =>
+  (Object.keys(PARTS) as LibraryPart[]).find(
+    (part) =>
+      statement.startsWith('SELECT ') &&
+      PARTS[part].functions.some((one) => statement.includes(`"${one.replace(/\(.*/, '')}"(`)),
+  )
 
 /** Makes the library in the schema of temporary tables, and the guard of such a table there. */
 export const temporary = {
-  library: (): string => createLibrary(TEMPORARY).trimEnd().slice(0, -1),
+  library: (): string => createPart(TEMPORARY, 'texts').trimEnd().slice(0, -1),
   guard: (table: string, declaration: Declared): string => `PERFORM ${attachTo(TEMPORARY, table, declaration)}`,
 }
 

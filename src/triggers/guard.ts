@@ -26,6 +26,7 @@ export interface GuardDeclaration extends Pick<
   TextTable,
   'name' | 'index' | 'check' | 'scope' | 'hash' | 'number' | 'chained' | 'nullable' | 'immutable' | 'maxChainLength'
 > {
+  readonly kind: 'text'
   readonly protocol: number
   /** The oldest protocol of a release that can work with this guard. @default protocol */
   readonly serves?: number
@@ -43,7 +44,8 @@ export interface GuardDeclaration extends Pick<
   readonly guard?: string
   /** The schema and the table for which attach made the code. */
   readonly on?: readonly [schema: string, table: string]
-  /** The digest of the code that attach made. */
+  /** The types of the triggers that attach made, and the digest of the code that they run. */
+  readonly triggers?: readonly number[]
   readonly bodies?: string
 }
 
@@ -55,6 +57,7 @@ export function wholeDeclaration(
 ): GuardDeclaration {
   const { name, text } = given
   return {
+    kind: 'text',
     protocol: PROTOCOL_VERSION,
     scope: [],
     hash: `${name}Hash`,
@@ -77,6 +80,7 @@ function declarationOf(table: TextTable): Partial<GuardDeclaration> {
   const [first] = table.text
   const isPlain = hashed === md5.sql(`NEW.${quote(first?.name ?? '')}::pg_catalog.text`)
   const all: GuardDeclaration = {
+    kind: 'text',
     protocol: PROTOCOL_VERSION,
     name: table.name,
     text: table.text.map(({ name }) => name),
@@ -103,7 +107,7 @@ function declarationOf(table: TextTable): Partial<GuardDeclaration> {
 const REQUIRED: ReadonlySet<string> = new Set(['name', 'text', 'index'])
 
 /** The keys that attach adds. */
-const MADE: ReadonlySet<string> = new Set(['bodies', 'on'])
+const MADE: ReadonlySet<string> = new Set(['triggers', 'bodies', 'on'])
 
 /** Leaves out what `wholeDeclaration` fills in, and what attach adds. */
 export function shortDeclaration(all: GuardDeclaration): Partial<GuardDeclaration> {
@@ -135,7 +139,7 @@ export function guardOf(table: TextTable): Guard {
     declaration: wholeDeclaration(declared as GuardDeclaration),
     triggers: [...GUARD_TRIGGERS.values()].map((suffix) => `${table.guard}_${suffix}`),
     ...statements,
-    create: [ensureLibrary(table.schema), statements.attach],
+    create: [ensureLibrary(table.schema, 'texts'), statements.attach],
     drop: [statements.detach],
   }
 }

@@ -31,12 +31,16 @@ function declarationIn({ args }: InstalledTrigger): GuardDeclaration | undefined
   if (end !== '' || more.length > 0) return undefined
   try {
     const given = JSON.parse(argument) as GuardDeclaration
-    const isDeclaration = typeof given.name === 'string' && Array.isArray(given.text) && given.bodies !== undefined
-    return isDeclaration ? wholeDeclaration(given) : undefined
+    if (given.kind !== 'text' || typeof given.name !== 'string' || !isNames(given.text)) return undefined
+    const whole = wholeDeclaration(given)
+    return [whole.scope, whole.prefixes, whole.normalizers].every(isNames) ? whole : undefined
   } catch {
     return undefined
   }
 }
+
+const isNames = (value: unknown): value is readonly string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string')
 
 /** Returns the guards of a table. Triggers of one guard have one argument. */
 export function guardsIn({ triggers, functions }: Pick<InstalledTriggers, 'triggers' | 'functions'>): InstalledGuard[] {
@@ -94,16 +98,20 @@ export function withoutGuards<T extends InstalledTriggers>(installed: T): T {
 }
 
 /** The keys that describe the release or the names of objects, and no rule. */
-const UNCOMPARED: ReadonlySet<string> = new Set(['protocol', 'serves', 'bodies', 'on', 'guard'])
+const UNCOMPARED: ReadonlySet<string> = new Set(['protocol', 'serves', 'triggers', 'bodies', 'on', 'guard'])
 
 /** Returns why this release cannot work with an installed guard, as a clause, or undefined if it can. */
 function declarationDifference(wanted: GuardDeclaration, found: GuardDeclaration): string | undefined {
   const other = otherProtocol(wanted, found, wanted.protocol)
   if (other !== undefined) return other
-  const [one, another]: Record<string, unknown>[] = [{ ...wanted }, { ...found }]
-  const keys = new Set([...Object.keys(wanted), ...Object.keys(found)].filter((key) => !UNCOMPARED.has(key)))
-  const differs = [...keys].some((key) => JSON.stringify(one?.[key]) !== JSON.stringify(another?.[key]))
-  return differs ? OTHER_DECLARATION : undefined
+  return sameKeys(wanted, found, UNCOMPARED) ? undefined : OTHER_DECLARATION
+}
+
+/** Whether two declarations are equal but for some keys. */
+function sameKeys(wanted: GuardDeclaration, found: GuardDeclaration, without: ReadonlySet<string>): boolean {
+  const [one, other]: Readonly<Record<string, unknown>>[] = [{ ...wanted }, { ...found }]
+  const keys = [...Object.keys(wanted), ...Object.keys(found)].filter((key) => !without.has(key))
+  return keys.every((key) => JSON.stringify(one?.[key]) === JSON.stringify(other?.[key]))
 }
 
 /** The columns that `UPDATE OF` names, in their order. */
@@ -122,8 +130,8 @@ const columnsOf = ({ text, scope, hash, number, chained, deleted }: GuardDeclara
 export const servesNamesakes = ({ declaration }: Guard, { triggers, declaration: found }: InstalledGuard): boolean =>
   declarationDifference(declaration, found) === undefined && triggers.some((one) => namesOthers(one, found))
 
-/** The triggers that run the function of the text, and that of chains: their `pg_trigger.tgtype`. */
-const [PLACE_INSERT, REST] = [7, 23] as const
+/** The trigger that runs the function of chains: its `pg_trigger.tgtype`. */
+const REST = 23
 
 /** The trigger of a guard that fires on these events. */
 const firing = ({ triggers }: InstalledGuard, type: number): InstalledTrigger | undefined =>
@@ -208,13 +216,16 @@ function definitionDifference(
   return words === undefined || words === wordsOf(definition) ? undefined : 'its condition differs'
 }
 
-/** The digest of the code of a guard's functions, as attach makes it. */
-function codeOf(guard: InstalledGuard): string {
-  const [place, chain] = [PLACE_INSERT, REST].map((type) => {
-    const runs = firing(guard, type)?.runs
-    return guard.functions.find((one) => one.name === runs?.name && one.schema === runs.schema)?.body ?? ''
+/** The digest of the code that the triggers of a guard run, as attach makes it. */
+function codeOf({ triggers, functions }: InstalledGuard): string {
+  const code = triggers.map(({ type, runs }) => {
+    const body = functions.find((one) => one.name === runs.name && one.schema === runs.schema)?.body ?? ''
+    return { type, line: `${type} ${body}` }
   })
-  return createHash('sha256').update(`${place}${chain}`).digest('hex')
+  code.sort((one, other) => one.type - other.type)
+  return createHash('sha256')
+    .update(code.map(({ line }) => line).join(''))
+    .digest('hex')
 }
 
 /** A table with the guards that it should have and those that it has. */
@@ -234,17 +245,26 @@ export function planGuards({ guards, installed, touched, ...table }: GuardedTabl
   readonly after: Change
 } {
   const made = guards.filter((one) => touched || guardDrift(one, installed, true).length > 0)
+  const found = guardsIn(installed)
+  const replaced = touched ? [] : made.filter((one) => isReplaceable(one, found))
   const standing = new Set(guards.filter((one) => !made.includes(one)).map((one) => one.table.name))
-  const all = guardsIn(installed).filter(({ trusted, declaration }) => !trusted || !standing.has(declaration.name))
+  const all = found.filter(
+    ({ trusted, declaration: { name } }) =>
+      !replaced.some((one) => one.table.name === name) && (!trusted || !standing.has(name)),
+  )
   // What an untrusted role has put beside a guard only loses its triggers.
   const beside = all.filter(({ declaration }) => standing.has(declaration.name)).flatMap(({ triggers }) => triggers)
   const gone = all.filter(({ declaration }) => !standing.has(declaration.name))
   const names = [...new Set(gone.map(({ declaration }) => declaration.name))]
   // A declaration contains SQL. A revert makes only that of a role that could change the table as its owner can.
-  const again = names.flatMap((name) => {
+  const restored = names.flatMap((name) => {
     const trusted = gone.find((one) => one.trusted && one.declaration.name === name)
     if (!trusted) return made.filter((one) => one.table.name === name).map((one) => one.attach)
-    return [attach(table, { ...shortDeclaration(trusted.declaration) })]
+    return [again(table, trusted)]
+  })
+  const back = replaced.map((one) => {
+    const trusted = found.find((other) => other.trusted && other.declaration.name === one.table.name)
+    return trusted ? again(table, trusted) : one.attach
   })
   return {
     before: {
@@ -252,8 +272,23 @@ export function planGuards({ guards, installed, touched, ...table }: GuardedTabl
         ...beside.map(({ name }) => dropTrigger(tableName(table), name)),
         ...names.map((name) => detach(table, name)),
       ],
-      down: [...beside.map(({ definition }) => definition), ...again],
+      down: [...beside.map(({ definition }) => definition), ...restored],
     },
-    after: { up: made.map((one) => one.attach), down: made.map((one) => one.detach) },
+    after: {
+      up: made.map((one) => one.attach),
+      down: [...made.filter((one) => !replaced.includes(one)).map((one) => one.detach), ...back],
+    },
   }
+}
+
+const again = (table: Pick<TextTable, 'schema' | 'table'>, { declaration }: InstalledGuard): string =>
+  attach(table, { ...shortDeclaration(declaration) })
+
+/** The keys that change what the triggers do, and nothing about the rows. */
+const OF_TRIGGERS: ReadonlySet<string> = new Set([...UNCOMPARED, 'maxChainLength', 'immutable'])
+
+/** Whether attach can replace what a table has of a text while the rows remain. Then readers do not wait. */
+function isReplaceable({ declaration }: Guard, all: readonly InstalledGuard[]): boolean {
+  const found = all.filter((one) => one.declaration.name === declaration.name)
+  return found.length > 0 && found.every((one) => sameKeys(declaration, one.declaration, OF_TRIGGERS))
 }

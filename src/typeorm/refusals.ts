@@ -25,7 +25,7 @@ import {
   textsOfTable,
 } from '../registry/registry'
 import { quote } from '../sql/identifier'
-import { usesLibrary } from '../sql/library'
+import { partUsedBy } from '../sql/library'
 import { type RefusedName, refusedNames } from '../sql/names-table'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { holderQuery, PARTITION_ROOT, refusedPlace } from '../sql/taken'
@@ -71,7 +71,7 @@ export function refusedText(error: Error, declarations: readonly Declaration[]):
 export const isOfSchema = (error: Error): boolean =>
   'query' in error &&
   (/^\s*(?:--[^\n]*\s+)*(?:CREATE|ALTER|DROP|REINDEX|DO)\b/iu.test(String(error.query)) ||
-    usesLibrary(String(error.query)))
+    partUsedBy(String(error.query)) !== undefined)
 
 /**
  * Finds the declaration that a partition or shard refused. Its index has another name, and a shard's table is not known

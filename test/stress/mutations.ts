@@ -1,5 +1,5 @@
 import type { DataSource } from 'typeorm'
-import { dropLibrary } from '../../src/sql/library'
+import { dropPart } from '../../src/sql/library'
 import { guardOf } from '../../src/triggers/guard'
 import { type Mutation, mutations, softMutations } from '../support/mutations'
 import { type Answer, type Arrival, Coalescer } from '../../src/calls/coalescer'
@@ -43,7 +43,7 @@ async function installGuard(subjects: readonly Subject[], mutation: Mutation, da
   const ofSoft = softMutations.includes(mutation)
   for (const { table } of subjects.filter((subject) => isSoft(subject) === ofSoft)) {
     // The library has the part that is taken out.
-    for (const sql of [...guardOf(table).drop, dropLibrary(table.schema), ...guard(table)]) await dataSource.query(sql)
+    for (const sql of [...guardOf(table).drop, dropPart(table.schema, 'texts'), ...guard(table)]) await dataSource.query(sql)
   }
 }
 

@@ -67,15 +67,15 @@ export const partitionMutation = mutation('a row takes the number of the partiti
 
 /** Without it, a chain can be copied only in the order of its numbers, and nothing is stored twice. */
 export const copyMutation = mutation('a flagged row that is sent with number 0 is not placed', [
-  ' OR NEW.%s) EXECUTE',
-  ' OR false AND NEW.%s) EXECUTE',
+  " OR NEW.%s)', on_table, hash",
+  " OR false AND NEW.%s)', on_table, hash",
 ])
 
 /** What an interleaving must find; `a touch in the BEFORE trigger` is not here, for it stores nothing twice. */
 export const mutations: readonly Mutation[] = [
-  firstLine('no promotion after a delete', ['WHEN (OLD.%s) EXECUTE', 'WHEN (false AND OLD.%s) EXECUTE']),
+  firstLine('no promotion after a delete', ["WHEN (OLD.%s)'", "WHEN (false AND OLD.%s)'"]),
   firstLine('no promotion after a move', ['SELECT o.anchor AND', 'SELECT false AND']),
-  firstLine('no touch after an insert', ['WHEN (NEW.%s > 0) EXECUTE', 'WHEN (false AND NEW.%s > 0) EXECUTE']),
+  firstLine('no touch after an insert', ["WHEN (NEW.%s > 0)'", "WHEN (false AND NEW.%s > 0)'"]),
   firstLine('no touch after an update', ['CONTINUE WHEN comes', `CONTINUE WHEN (TG_OP <> 'UPDATE' AND comes)`]),
   firstLine('a touch only looks', [TOUCH, 'NULL;']),
   firstLine('a touch skips an anchor that is flagged', [/(SET %I = true WHERE t\.ctid = \$1)'/, `$1 AND NOT t.%2$$I'`]),
@@ -94,5 +94,5 @@ export const mutations: readonly Mutation[] = [
     /IF holds THEN(?=\s+RAISE EXCEPTION USING ERRCODE = '23505')/,
     'IF false THEN',
   ]),
-  firstLine('a client can clear the flag', [/\s+OR OLD\.%8\$s AND NEW\.%8\$s IS NOT TRUE/, '']),
+  firstLine('a client can clear the flag', [/\s+OR OLD\.%7\$s AND NEW\.%7\$s IS NOT TRUE/, '']),
 ]

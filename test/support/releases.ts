@@ -14,7 +14,7 @@ const ofNextRelease = (sql: string): string =>
 export function install(one: Guard | TriggerSet, release: 'this' | 'next'): string[] {
   const dropped =
     'detach' in one
-      ? [ensureLibrary(one.table.schema), one.detach]
+      ? [ensureLibrary(one.table.schema, 'texts'), one.detach]
       : one.drop.filter((sql) => sql.startsWith('DROP TRIGGER'))
   return [...dropped, ...one.create.map((sql) => (release === 'next' ? ofNextRelease(sql) : sql))]
 }

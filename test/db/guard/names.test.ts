@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { dropLibrary } from '../../../src/sql/library'
+import { dropPart } from '../../../src/sql/library'
 import { guardOf } from '../../../src/triggers/guard'
 import { fitName, plainName, quote } from '../../../src/sql/identifier'
 import type { TextTable } from '../../../src/sql/text-table'
@@ -94,9 +94,11 @@ test('the text column may have the name of a variable', async () => {
   expect(await rowsOf(client, table)).toBe('a2@0! a3@2')
 })
 
+const PARTS = ['texts', 'report'] as const
+
 test('what the guard drops is everything it made', async () => {
   const table = await freshTable(client, named(`it"s $guard$`))
-  for (const statement of [...guardOf(table).drop, dropLibrary(table.schema)]) await client.query(statement)
+  for (const statement of [...guardOf(table).drop, ...PARTS.map((part) => dropPart(table.schema, part))]) await client.query(statement)
   const { rows } = await client.query(
     `select (select count(*)::integer from pg_proc where pronamespace = (select oid from pg_namespace where nspname = current_schema())) as functions,
             (select count(*)::integer from pg_trigger where tgrelid = $1::regclass) as triggers`,

@@ -2,9 +2,8 @@ import { readFileSync } from 'node:fs'
 import { loadModule, parsePlPgSQLSync, parseSync } from '@libpg-query/parser'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { moduleOf } from '../../../scripts/library'
-import { TEXTS_SQL } from '../../../src/library/texts'
 import { guardOf } from '../../../src/triggers/guard'
-import { createLibrary } from '../../../src/sql/library'
+import { createPart } from '../../../src/sql/library'
 import {
   raiseIfDuplicates,
   raiseIfNulls,
@@ -73,13 +72,13 @@ test('a simple text is attached and detached by one short statement each', () =>
   expect(detach).toBe(`SELECT "unique_text_detach_v1"('"page"'::pg_catalog.regclass, 'url'::pg_catalog.text)`)
 })
 
-describe('the library', () => {
+describe.each(['report', 'texts'] as const)('the library, %s,', (part) => {
   beforeAll(loadModule)
-  const sql = readFileSync('src/library/texts.sql', 'utf8')
+  const sql = readFileSync(`src/library/${part}.sql`, 'utf8')
 
   test('is the file that people read', () => {
-    expect(moduleOf(TEXTS_SQL)).toBe(readFileSync('src/library/texts.ts', 'utf8'))
-    expect(TEXTS_SQL).toBe(sql)
+    expect(moduleOf(part, sql)).toBe(readFileSync(`src/library/${part}.ts`, 'utf8'))
+    expect(createPart(undefined, part)).toBe(sql)
   })
   test('is SQL and PL/pgSQL by the parser of Postgres', () => {
     expect(() => parseSync(sql)).not.toThrow()
@@ -95,6 +94,7 @@ describe('the library', () => {
     expect(sql.match(/SET search_path = pg_catalog, pg_temp/g)).toHaveLength(functions.length)
   })
   test('is made in a schema that a table names', () => {
-    expect(createLibrary('other').match(/FUNCTION "other"\."unique_text_/g)).toHaveLength(6)
+    const named = createPart('other', part).match(/FUNCTION "other"\."unique_text_/g)
+    expect(named).toHaveLength(sql.match(/FUNCTION "/g)?.length ?? 0)
   })
 })
