@@ -1,4 +1,3 @@
-import { ensureLibrary } from '../../src/sql/library'
 import type { TriggerSet } from '../../src/sql/trigger-set'
 import type { Guard } from '../../src/triggers/guard'
 
@@ -12,9 +11,7 @@ const ofNextRelease = (sql: string): string =>
 
 /** Puts what this release makes, or what the next one might, where the other is. The libraries are side by side. */
 export function install(one: Guard | TriggerSet, release: 'this' | 'next'): string[] {
-  const dropped =
-    'detach' in one
-      ? [ensureLibrary(one.table.schema, 'texts'), one.detach]
-      : one.drop.filter((sql) => sql.startsWith('DROP TRIGGER'))
+  // attach replaces a guard.
+  const dropped = 'detach' in one ? [] : one.drop.filter((sql) => sql.startsWith('DROP TRIGGER'))
   return [...dropped, ...one.create.map((sql) => (release === 'next' ? ofNextRelease(sql) : sql))]
 }

@@ -2,7 +2,11 @@ import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
-import { CHAIN, freshTable } from '../../support/guarded-table'
+import { CHAIN, freshTable, rowsOf, textTable } from '../../support/guarded-table'
+import { guardOf } from '../../../src/triggers/guard'
+import { install } from '../../support/releases'
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
 /** What a person calls who has only psql. */
 const db = useDatabase()
@@ -48,6 +52,191 @@ describe('attach refuses', () => {
     await client.query(`set role ${quote(stranger)}`)
     await expect(attach({ name: 'other', text: ['title'], index: 'i' })).rejects.toMatchObject({ code: '42501' })
     await expect(client.query(`select unique_text_detach_v1('page', 'url')`)).rejects.toMatchObject({ code: '42501' })
+  })
+})
+
+/** Triggers by name, each with the function that it runs. */
+const triggers = async (): Promise<string[]> => {
+  const { rows } = await client.query<{ one: string }>(
+    `select concat(t.tgname, ' ', p.proname) as one from pg_trigger as t join pg_proc as p on p.oid = t.tgfoid
+      where t.tgrelid = 'page'::regclass order by 1`,
+  )
+  return rows.map(({ one }) => one)
+}
+
+const functions = async (): Promise<string[]> => {
+  const { rows } = await client.query<{ name: string }>(
+    `select proname as name from pg_proc where pronamespace = (select oid from pg_namespace where nspname = current_schema())
+        and prorettype = 'trigger'::regtype order by 1`,
+  )
+  return rows.map(({ name }) => name)
+}
+
+describe('attach again', () => {
+  const declared = { ...guardOf(textTable()).declaration, maxChainLength: 2 }
+
+  test('replaces what the text has', async () => {
+    const before = await triggers()
+    await attach(declared)
+    expect(await triggers()).toEqual(before)
+    expect(await problems()).toEqual([])
+    await client.query(`insert into page (url) values ('a1'), ('a2')`)
+    await expect(client.query(`insert into page (url) values ('a3')`)).rejects.toMatchObject({ code: 'UT002' })
+  })
+  test('mends triggers that are disabled, renamed, missing or twice', async () => {
+    await client.query(
+      `alter table page disable trigger unique_text_page__url_rest;
+       alter trigger unique_text_page__url_settle_update on page rename to mine;
+       drop trigger unique_text_page__url_settle_delete on page;
+       do $$ begin execute replace((select pg_get_triggerdef(oid) from pg_trigger
+         where tgname = 'unique_text_page__url_place_insert' and tgrelid = 'page'::regclass), '_place_insert', '_twice');
+       end $$`,
+    )
+    expect(await problems()).not.toEqual([])
+    await attach(guardOf(textTable()).declaration)
+    expect(await problems()).toEqual([])
+    expect(await triggers()).toHaveLength(6)
+    await client.query(`insert into page (url) values ('a1'), ('a2'), ('a3'); delete from page where url = 'a1'`)
+    expect(await rowsOf(client, textTable())).toBe('a2@0! a3@2')
+  })
+  test('makes a function anew if its code has changed, and drops the other', async () => {
+    const [own = ''] = (await functions()).filter((name) => name !== CHAIN)
+    await client.query(`create or replace function ${own}() returns trigger language plpgsql security definer
+      set search_path = pg_catalog, pg_temp set enable_seqscan = off set row_security = off as 'begin return new; end'`)
+    expect(await problems()).toEqual(['the code of its functions differs'])
+    await attach(guardOf(textTable()).declaration)
+    expect(await functions()).toEqual([CHAIN, `${own}_2`])
+    expect(await problems()).toEqual([])
+    await attach(guardOf(textTable()).declaration)
+    expect(await functions()).toEqual([CHAIN, `${own}_2`])
+  })
+  test('replaces no trigger of the user', async () => {
+    await client.query(
+      `select unique_text_detach_v1('page', 'url');
+       create trigger unique_text_page__url_rest before insert on page for each row
+         execute function suppress_redundant_updates_trigger()`,
+    )
+    await expect(attach(guardOf(textTable()).declaration)).rejects.toMatchObject({ code: '42710' })
+  })
+})
+
+test('a name of 63 bytes for a table or a text is long enough', async () => {
+  await client.query(
+    `alter table page rename to ${'ж'.repeat(31)}; alter table ${'ж'.repeat(31)} rename url to ${'ü'.repeat(31)}`,
+  )
+  await client.query(`select unique_text_attach_v1($1::regclass, $2)`, [
+    'ж'.repeat(31),
+    JSON.stringify({
+      ...guardOf(textTable()).declaration,
+      name: 'ü'.repeat(31),
+      text: ['ü'.repeat(31)],
+      hashed: `md5(NEW.${'ü'.repeat(31)})::uuid`,
+    }),
+  ])
+  expect(await problems('ж'.repeat(31))).toContain('its table was renamed, so that an INSERT without hash costs more')
+})
+
+describe('a library of the next version', () => {
+  const table = textTable()
+
+  test('takes a text over, and gives it back, without waiting for readers or letting them wait', async () => {
+    const { rows } = await client.query<{ path: string }>(`select current_schema() as path`)
+    const [old, young] = [await db.client(), await db.client()]
+    for (const one of [old, young])
+      await one.query(`set search_path to ${quote(rows[0]?.path ?? '')}; set lock_timeout = '2s'`)
+    await client.query(`insert into page (url) values ('a1'), ('a2'); set lock_timeout = '2s'`)
+    for (const [release, version] of [
+      ['next', 2],
+      ['this', 1],
+    ] as const) {
+      await old.query('begin; select * from page')
+      await client.query('begin')
+      for (const statement of install(guardOf(table), release)) await client.query(statement)
+      expect((await young.query('select * from page')).rows).toHaveLength(2)
+      await client.query('commit')
+      await old.query('commit')
+      const reported = await client.query(
+        `select version, problems from unique_text_report_v1() where on_table = 'page'::regclass`,
+      )
+      expect(reported.rows).toEqual([{ version, problems: [] }])
+      expect(await triggers()).toHaveLength(6)
+      expect((await functions()).filter((name) => name.startsWith('unique_text_chain'))).toEqual([
+        `unique_text_chain_v${version}`,
+      ])
+      await expect(client.query(`insert into page (url) values ('a2')`)).rejects.toMatchObject({ code: '23505' })
+    }
+    await client.query(`delete from page where url = 'a1'; reset lock_timeout`)
+    expect(await rowsOf(client, table)).toBe('a2@0!')
+  })
+  test('detaches what this one has attached', async () => {
+    for (const statement of install(guardOf(table), 'next')) await client.query(statement)
+    await client.query(`select unique_text_attach_v1('page', $1)`, [JSON.stringify(guardOf(table).declaration)])
+    const { rows } = await client.query(`select unique_text_detach_v2('page', 'url') as was`)
+    expect([rows, await triggers(), await functions()]).toEqual([[{ was: true }], [], []])
+  })
+})
+
+describe("a declaration on another role's table", () => {
+  /** The library, a table of the stranger, and a function that a superuser must not run. */
+  beforeEach(async () => {
+    await client.query(
+      `create schema if not exists spied; create table if not exists spied.runs (who text);
+       create or replace function spied.spy() returns uuid language plpgsql as
+         'begin insert into spied.runs values (current_user); return null; end';
+       grant usage on schema spied to public; grant insert on spied.runs to public; truncate spied.runs;
+       do $$ begin execute format('grant usage, create on schema %I to ${quote(stranger)}', current_schema()); end $$;
+       create function audit() returns trigger language plpgsql as 'begin return coalesce(new, old); end';
+       set role ${quote(stranger)};
+       create table theirs (url text, "urlHash" uuid, "urlHashNumber" integer, "urlHashChained" boolean)`,
+    )
+  })
+  const declared = (more: object): string =>
+    JSON.stringify({ kind: 'text', name: 'url', text: ['url'], scope: [], index: 'i', bodies: 'x', ...more })
+  const whoRan = async (): Promise<string[]> => {
+    const { rows } = await client.query<{ who: string }>('select distinct who from spied.runs order by 1')
+    return rows.map(({ who }) => who)
+  }
+
+  test.each([
+    '"bodies": ',
+    '{"bodies": 1, "protocol": "one"}',
+    '{"bodies": 1, "triggers": 7}',
+    '{"bodies": 1, "triggers": ["seven"]}',
+    '{"bodies": 1, "protocol": 1e9}',
+    '{"name": "\\u0000", "bodies": 1}',
+    `{"bodies": ${'['.repeat(90_000)}${']'.repeat(90_000)}}`,
+  ])('does not keep the report from the others: %.40s', async (argument) => {
+    await client.query(
+      `do $$ begin execute format('create trigger lure before insert on theirs for each row execute function audit(%L)',
+         replace(${quoted(argument)}, '"bodies":', '"bodies": ')); end $$; reset role`,
+    )
+    const { rows } = await client.query(`select on_table::text, problems from unique_text_report_v1()
+      where on_table in ('page'::regclass, 'theirs'::regclass) order by 1`)
+    expect(rows).toEqual([
+      { on_table: 'page', problems: [] },
+      { on_table: 'theirs', problems: [expect.any(String), ...(rows[1] as { problems: string[] }).problems.slice(1)] },
+    ])
+  })
+  test('makes detach and attach drop no function of another role', async () => {
+    const lure = `create trigger lure before insert on theirs for each row execute function
+      audit('{"bodies": "x", "kind": "text", "name": "url", "text": ["url"]}')`
+    for (const call of [
+      `unique_text_detach_v1('theirs', 'url')`,
+      `unique_text_attach_v1('theirs', '${declared({})}')`,
+    ]) {
+      await client.query(`${lure}; reset role; select ${call}; set role ${quote(stranger)}`)
+      const { rows } = await client.query(`select to_regprocedure('audit()') is not null as stays,
+        exists (select from pg_trigger where tgfoid = 'audit()'::regprocedure) as lured`)
+      expect(rows).toEqual([{ stays: true, lured: false }])
+    }
+  })
+  test('runs its SQL as the owner of that table, whoever attaches it and whoever writes', async () => {
+    await client.query(`reset role`)
+    await client.query(`select unique_text_attach_v1('theirs', $1)`, [declared({ hashed: 'spied.spy()' })])
+    await client.query(`select * from unique_text_report_v1()`)
+    expect(await whoRan()).toEqual([])
+    await client.query(`insert into theirs (url) values ('a')`)
+    expect(await whoRan()).toEqual([stranger])
   })
 })
 
