@@ -61,7 +61,8 @@ BEGIN
         UNION ALL SELECT DISTINCT concat('the function ', p.oid::regprocedure, ' ') || CASE
             WHEN p.proowner <> one.relowner THEN 'does not belong to the owner of the table'
             WHEN NOT p.prosecdef THEN 'is not SECURITY DEFINER'
-            WHEN replace(array_to_string(p.proconfig, ';'), '"', '') IS DISTINCT FROM
+            WHEN p.proisstrict OR p.provolatile <> 'v' OR p.proparallel <> 'u'
+              OR replace(array_to_string(p.proconfig, ';'), '"', '') IS DISTINCT FROM
               'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off' THEN 'has other settings'
             WHEN EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
               WHERE a.grantee <> p.proowner) THEN 'may be executed by a role that does not own it'

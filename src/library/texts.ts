@@ -239,9 +239,11 @@ $chain$;
   taken_text text;
   in_chain text;
   parts text[];
+  names text[];
   sources text[];
   wanted text;
   made oid;
+  is_sound boolean;
   functions oid[] := '{}';
   others text;
   argument text;
@@ -369,29 +371,36 @@ BEGIN
 END
 $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NULL');
 
-  -- Each owner has the functions once. Nobody else may put them on a table, whatever default privileges grant.
+  -- Nobody else may put the functions on a table, whatever default privileges grant. One that exists is kept, or mended
+  -- in place. All texts of an owner run one chain function, and the other one belongs to this text alone.
   sources := ARRAY[array_to_string(parts, ''), chain];
+  names := ARRAY[guard, 'unique_text_chain_v1'];
   FOR n IN 1..2 LOOP
-    SELECT p.oid INTO made FROM pg_proc AS p
-      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.prosrc = sources[n] AND p.prosecdef
-        AND replace(array_to_string(p.proconfig, ';'), '"', '') =
+    SELECT p.oid, p.prosrc = sources[n] AND p.prosecdef AND NOT p.proisstrict AND p.provolatile = 'v'
+        AND p.proparallel = 'u' AND replace(array_to_string(p.proconfig, ';'), '"', '') =
           'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off'
         AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
           WHERE a.grantee <> p.proowner)
+      INTO made, is_sound FROM pg_proc AS p
+      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.pronargs = 0
+        AND p.prorettype = 'trigger'::regtype AND (p.proname = names[n] OR p.prosrc = sources[n])
+        AND (n = 2 OR NOT EXISTS (SELECT FROM pg_trigger AS g
+          WHERE g.tgfoid = p.oid AND g.tgparentid = 0 AND g.oid <> ALL (former)))
         AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
           AND d.deptype IN ('e', 'x'))
-      LIMIT 1;
-    IF NOT FOUND THEN
-      wanted := CASE n WHEN 1 THEN guard ELSE 'unique_text_chain_v1' END;
+      ORDER BY 2 DESC NULLS LAST LIMIT 1;
+    IF is_sound IS NOT TRUE THEN
+      wanted := names[n];
       FOR more IN 2..1000 LOOP
         EXIT WHEN NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = wanted);
-        wanted := format('%s_%s', CASE n WHEN 1 THEN guard ELSE 'unique_text_chain_v1' END, more);
+        wanted := concat(names[n], '_', more);
       END LOOP;
       -- Plans are cached while a table is tiny, hence enable_seqscan. A policy that hides a chain raises 42501.
-      EXECUTE format('CREATE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+      EXECUTE format('CREATE %s FUNCTION %s RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L',
-        home, wanted, sources[n]);
-      made := format('%I.%I()', home, wanted)::regprocedure;
+        CASE WHEN made IS NOT NULL THEN 'OR REPLACE' END,
+        coalesce(made::regprocedure::text, format('%I.%I()', home, wanted)), sources[n]);
+      made := coalesce(made, format('%I.%I()', home, wanted)::regprocedure);
       SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ')
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
         WHERE p.oid = made AND a.grantee <> p.proowner;

@@ -176,7 +176,8 @@ export function guardDrift(guard: Guard, state: InstalledTriggers, exact: boolea
 }
 
 function codeDifference({ found, state }: Comparison): string | undefined {
-  if (codeOf(found) !== found.declaration.bodies) return 'its body differs'
+  const isWhole = [...GUARD_TRIGGERS.keys()].every((type) => firing(found, type))
+  if (isWhole && codeOf(found) !== found.declaration.bodies) return 'its body differs'
   // The guard works, and an insert without the hash costs more.
   return found.declaration.on?.join('\0') === [state.schema, state.table].join('\0')
     ? undefined

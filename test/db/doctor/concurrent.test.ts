@@ -41,7 +41,9 @@ test('what it holds and asks for, in the midst of a look at a chain, is ACCESS S
       const { rows } = await client.query<{ lock: string }>(
         `select mode as lock from pg_locks as l join pg_stat_activity as a using (pid)
             join pg_class as c on c.oid = l.relation
-          where a.application_name = 'the doctor' and c.relnamespace <> 'pg_catalog'::regnamespace`,
+          where a.application_name = 'the doctor' and c.relnamespace <> 'pg_catalog'::regnamespace
+            -- The functions of a temporary table are long: they are in the TOAST table of pg_proc.
+            and c.relname not in ('pg_toast_1255', 'pg_toast_1255_index')`,
       )
       for (const { lock } of rows) seen.add(lock)
     },

@@ -134,26 +134,30 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     ],
     [
       'a trigger with other arguments',
-      TRIGGER('page', `${PLACE}_rest`, `replace(d, '''100''', '''9''')`),
-      'Page.url guard.different',
+      TRIGGER('page', `${PLACE}_rest`, `replace(d, '"protocol": 1', '"protocol": 1, "maxChainLength": 9')`),
+      'Page.url guard.missing',
+      'Page.url text.unadopted',
     ],
     [
       'a trigger at another moment',
       TRIGGER('page', `${PLACE}_settle_insert`, `replace(d, 'AFTER INSERT', 'BEFORE INSERT')`),
-      'Page.url guard.different',
+      'Page.url guard.missing',
+      'Page.url text.unadopted',
     ],
     [
       'a trigger for each statement',
       `drop trigger ${PLACE}_settle_delete on page; create trigger ${PLACE}_settle_delete after delete on page
        for each statement execute function unique_text_chain_v1()`,
-      'Page.url guard.different',
+      'Page.url guard.missing',
+      'Page.url text.unadopted',
     ],
     [
       'a trigger that runs another function',
       `create function noop() returns trigger language plpgsql as 'begin return new; end';
        drop trigger ${PLACE}_place_insert on page; create trigger ${PLACE}_place_insert before insert on page
        for each row when (NEW."urlHash" is null) execute function noop()`,
-      'Page.url guard.different',
+      'Page.url guard.missing',
+      'Page.url text.unadopted',
     ],
     [
       'a function with another body',
