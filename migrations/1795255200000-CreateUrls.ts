@@ -520,8 +520,10 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
       encode(sha256(convert_to(
         string_agg(format('%s %s', v.type, sources[v.runs]), '' ORDER BY v.type), 'UTF8')), 'hex'))
     INTO argument FROM (VALUES (7, 1), (19, 1), (23, 2), (5, 2), (17, 2), (9, 2)) AS v (type, runs);
-  FOR one IN SELECT v.*,
-      (SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type) AS former
+  FOR one IN SELECT v.*, (
+      -- After a rename of the table, the names remain.
+      SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type
+        AND NOT starts_with(g.tgname, guard || '_')) AS renamed
     FROM (VALUES
       (7, '_place_insert', 1, format('BEFORE INSERT ON %s FOR EACH ROW
         WHEN (NEW.%s IS NULL OR (NEW.%s = 0) IS NOT TRUE OR NEW.%s)', on_table, hash, number, flag)),
@@ -537,11 +539,11 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
       (9, '_settle_delete', 2, format('AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.%s)', on_table, flag))
     ) AS v (type, suffix, runs, fires)
   LOOP
+    wanted := coalesce(one.renamed, guard || one.suffix);
     -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
-    EXECUTE format('CREATE %s TRIGGER %I %s EXECUTE FUNCTION %s(%L)',
-      CASE WHEN one.former IS NOT NULL THEN 'OR REPLACE' END, coalesce(one.former, guard || one.suffix), one.fires,
+    EXECUTE format('CREATE OR REPLACE TRIGGER %I %s EXECUTE FUNCTION %s(%L)', wanted, one.fires,
       functions[one.runs]::regproc, argument);
-    kept := kept || coalesce(one.former, guard || one.suffix)::name;
+    kept := kept || wanted::name;
   END LOOP;
   FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);

@@ -108,14 +108,6 @@ describe('attach again', () => {
     expect(await functions()).toEqual([CHAIN, own])
     expect(await problems()).toEqual([])
   })
-  test('replaces no trigger of the user', async () => {
-    await client.query(
-      `select unique_text_detach_v1('page', 'url');
-       create trigger unique_text_page__url_rest before insert on page for each row
-         execute function suppress_redundant_updates_trigger()`,
-    )
-    await expect(attach(guardOf(textTable()).declaration)).rejects.toMatchObject({ code: '42710' })
-  })
 })
 
 test('a name of 63 bytes for a table or a text is long enough', async () => {
