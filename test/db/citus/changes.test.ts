@@ -310,8 +310,9 @@ describe.runIf(hasCitus)('on a distributed table', () => {
     expect(await rowsOf(from)).toStrictEqual(rows)
     // The revert attached the text to a table of the other name. attach makes the code for the present name, and
     // triggers keep theirs.
-    if (from.table !== to.table) await before.synchronize()
-    const dumped = JSON.stringify(await dump()).replaceAll(`unique_text_${to.table}__`, `unique_text_${from.table}__`)
+    const [{ table: name = 'page' }, { table: other = 'page' }] = [from, to]
+    if (name !== other) await before.synchronize()
+    const dumped = JSON.stringify(await dump()).replaceAll(`unique_text_${other}__`, `unique_text_${name}__`)
     expect(JSON.parse(dumped)).toStrictEqual(found)
     await expectWhole(before, Before, from)
     const synchronize = async (): Promise<void> => {

@@ -1,12 +1,10 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { quote } from '../../../src/sql/identifier'
+import { literal, quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
 import { CHAIN, freshTable, rowsOf, textTable } from '../../support/guarded-table'
 import { guardOf } from '../../../src/triggers/guard'
 import { install } from '../../support/releases'
-
-const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
 /** What a person calls who has only psql. */
 const db = useDatabase()
@@ -198,7 +196,7 @@ describe("a declaration on another role's table", () => {
   ])('does not keep the report from the others: %.40s', async (argument) => {
     await client.query(
       `do $$ begin execute format('create trigger lure before insert on theirs for each row execute function audit(%L)',
-         replace(${quoted(argument)}, '"bodies":', '"bodies": ')); end $$; reset role`,
+         replace(${literal(argument)}, '"bodies":', '"bodies": ')); end $$; reset role`,
     )
     const { rows } = await client.query(`select on_table::text, problems from unique_text_report_v1()
       where on_table in ('page'::regclass, 'theirs'::regclass) order by 1`)
@@ -228,6 +226,47 @@ describe("a declaration on another role's table", () => {
     await client.query(`insert into theirs (url) values ('a')`)
     expect(await whoRan()).toEqual([stranger])
   })
+})
+
+/** Operators that are found first, and whose function writes to `spied.hits`. */
+const HOSTILE = `
+  create schema if not exists spied; create table if not exists spied.hits (operator text); truncate spied.hits;
+  do $$ declare
+    types constant text[] := '{varchar,text,name,integer,bigint,uuid,jsonb,boolean,timestamptz,oid,tid,text[],"\\"char\\""}';
+    l text; r text; o text; n integer := 0;
+  begin
+    foreach l in array types loop foreach r in array types loop
+      n := n + 1;
+      execute format('create function spy_%s(a %s, b %s) returns boolean language plpgsql as %L', n, l, r,
+        format('begin insert into spied.hits values (%L); return false; end', l || ' ' || r));
+      foreach o in array '{=,<>,<,>,>=,<=}'::text[] loop
+        execute format('create operator %s (function = spy_%s, leftarg = %s, rightarg = %s)', o, n, l, r);
+      end loop;
+    end loop; end loop;
+    execute format('set search_path to %I, pg_catalog', current_schema());
+  end $$`
+
+test('no operator of the schema runs, whatever the library does for its caller', async () => {
+  await client.query(HOSTILE)
+  const hits = async (): Promise<unknown[]> => (await client.query('table spied.hits')).rows
+  await client.query(`select 'a'::varchar = 'a'::varchar; select 1 >= 1::bigint; select '(0,1)'::tid = '(0,1)'::tid`)
+  expect(await hits()).toHaveLength(3)
+  await client.query('truncate spied.hits')
+  const declared = literal(JSON.stringify(guardOf(textTable()).declaration))
+  for (const statement of [
+    `select unique_text_attach_v1('page', ${declared})`,
+    `insert into page (url) values ('a1'), ('a2'), ('a3'), ('b1')`,
+    `update page set url = 'b2' where id operator(pg_catalog.=) 2`,
+    `delete from page where id operator(pg_catalog.=) 1`,
+    'select * from unique_text_report_v1()',
+    `select unique_text_detach_v1('page', 'url')`,
+    `select unique_text_attach_v1('page', ${declared})`,
+    `insert into page (url) values ('a3') on conflict do nothing`,
+  ]) {
+    await client.query(statement)
+  }
+  expect(await hits()).toEqual([])
+  await client.query(`set search_path to pg_catalog; truncate spied.hits`)
 })
 
 test('detach says whether there was a guard', async () => {
