@@ -116,8 +116,10 @@ async function synchronizeWithTriggers(
     const library = { up: missing.map(({ schema, part }) => createPart(schema, part)), down: [] }
     await emit(queryRunner, { up: [], down: missing.map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
-    // Before the work on rows, which may be refused, only if the first statements call it.
-    const isEarly = plans.some(({ before }) => before.up.some((one) => partUsedBy(one) !== undefined))
+    // A refusal of a large table comes first, unless a statement before it calls the library.
+    const isEarly =
+      !planned.up.some(isRefusalOfLarge) ||
+      plans.some(({ before }) => before.up.some((one) => partUsedBy(one) !== undefined))
     if (isEarly) await emit(queryRunner, library)
     await emit(queryRunner, makeRoom(plans, orphans))
     await emit(queryRunner, { up: [], down: functions.last })

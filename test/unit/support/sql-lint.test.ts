@@ -7,11 +7,21 @@ const found = async (sql: string): Promise<string[]> =>
 const body = (text: string, declared = ''): string =>
   `CREATE FUNCTION a() RETURNS trigger LANGUAGE plpgsql AS $a$ DECLARE taken pg_catalog.text; ${declared} BEGIN ${text} END $a$`
 
+const pinned = (path: string): string =>
+  body('taken := taken || one;').replace(' AS ', ` SET search_path = ${path} AS `)
+
+test('nothing is looked up in a function with SET search_path = pg_catalog, pg_temp', async () => {
+  expect(await found(pinned('pg_catalog, pg_temp'))).toEqual([])
+})
+
 describe('is looked up by search_path', () => {
   test.each<[sql: string, ...found: string[]]>([
     ['SELECT a = b', 'operator ='],
     ['SELECT a || b', 'operator ||'],
     [body('taken := taken || one;'), 'operator ||'],
+    [pinned('public, pg_temp'), 'operator ||'],
+    [pinned('pg_temp, pg_catalog'), 'operator ||'],
+    [pinned('pg_catalog'), 'operator ||'],
     ['SELECT a OPERATOR(public.=) b', 'operator public.='],
     ['SELECT -a', 'operator -'],
     ['UPDATE t SET a = b = c', 'operator ='],
