@@ -43,7 +43,8 @@ async function installGuard(subjects: readonly Subject[], mutation: Mutation, da
   const ofSoft = softMutations.includes(mutation)
   for (const { table } of subjects.filter((subject) => isSoft(subject) === ofSoft)) {
     // The library has the part that is taken out.
-    for (const sql of [...guardOf(table).drop, dropPart(table.schema, 'texts'), ...guard(table)]) await dataSource.query(sql)
+    for (const sql of [...guardOf(table).drop, dropPart(table.schema, 'texts'), ...guard(table)])
+      await dataSource.query(sql)
   }
 }
 

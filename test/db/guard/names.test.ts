@@ -98,7 +98,8 @@ const PARTS = ['texts', 'report'] as const
 
 test('what the guard drops is everything it made', async () => {
   const table = await freshTable(client, named(`it"s $guard$`))
-  for (const statement of [...guardOf(table).drop, ...PARTS.map((part) => dropPart(table.schema, part))]) await client.query(statement)
+  for (const statement of [...guardOf(table).drop, ...PARTS.map((part) => dropPart(table.schema, part))])
+    await client.query(statement)
   const { rows } = await client.query(
     `select (select count(*)::integer from pg_proc where pronamespace = (select oid from pg_namespace where nspname = current_schema())) as functions,
             (select count(*)::integer from pg_trigger where tgrelid = $1::regclass) as triggers`,
