@@ -31,6 +31,7 @@ const sidebar = [
       page('How do I back up and restore?', 'backup-and-restore'),
       page('How do I deploy a new release?', 'upgrading'),
       page('How do I spread a table?', 'scale'),
+      page('How do I use it from SQL and other languages?', 'sql'),
       page('NestJS, Jest, bundlers: recipes', 'recipes'),
     ],
   },

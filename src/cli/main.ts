@@ -8,6 +8,7 @@ import { findEntity } from './entity'
 import { runImport } from './import'
 import { openList } from './list'
 import { recount } from '../numbers'
+import { createLibrary } from '../core'
 import { runAdopt } from './adopt'
 import { explainError, runDoctor } from './commands'
 import { EXIT, type ExitCode, HELP, type Invocation, parseInvocation, UsageError } from './usage'
@@ -31,6 +32,10 @@ function keepHeapSmall(): void {
 async function main(args: readonly string[]): Promise<ExitCode> {
   if (args[0] === 'explain') {
     process.stdout.write(explainError(packageFile('docs/errors.md'), args[1]))
+    return EXIT.done
+  }
+  if (args[0] === 'sql') {
+    process.stdout.write(createLibrary(undefined))
     return EXIT.done
   }
   const invocation = parseInvocation(args)

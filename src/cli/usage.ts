@@ -80,6 +80,7 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
        typeorm-unique-text adopt|abandon -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
        typeorm-unique-text explain CODE
+       typeorm-unique-text sql
 
 import finds or creates a row for each line of LIST: a UTF-8 file, or - for standard
 input. Lines end with LF or CRLF and have at most 4 MiB.
@@ -98,6 +99,8 @@ recount counts the rows of every scope anew, for countWithin(): after rows were 
 while triggers were off. The application may run (docs/backup-and-restore.md).
 
 explain prints what an error means and what to do: TEXT_TAKEN, UT002.
+
+sql prints the functions that run in the database, for other programs (docs/sql.md).
 
 adopt brings a table with rows under the guard while the application runs. If it stops,
 the same command continues. Of an adopted table, it normalizes what other code has
@@ -191,7 +194,7 @@ export function parseInvocation(args: readonly string[]): Invocation {
   if (values.help === true) return { kind: 'help' }
   if (values.version === true) return { kind: 'version' }
   const [command, ...operands] = positionals
-  const known = [...COMMANDS, 'explain'].join(', ')
+  const known = [...COMMANDS, 'explain', 'sql'].join(', ')
   if (command === undefined) throw new UsageError(`Name a command: ${known}.`)
   const kind = COMMANDS.find((one) => one === command)
   if (kind === undefined) throw new UsageError(`Unknown command "${command}". The commands are ${known}.`)

@@ -27,6 +27,9 @@ export { OPERATOR_TEXTS } from '../registry/operators'
 export { rawDeclarationsOf } from '../declare/unique-text'
 export { takenTextError } from '../typeorm/refusals'
 
+// The SQL that runs in the database.
+export { createLibrary } from '../sql/library'
+
 // Public names.
 export { UniqueText } from '../declare/unique-text'
 export { findOrCreate, findOrCreateMany } from '../calls/find-or-create'

@@ -358,7 +358,7 @@ describe('typeorm-unique-text import', () => {
     ])
     expect(nothing).toMatchObject({ code: 2, stdout: '' })
     expect(nothing.stderr).toMatch(
-      /^Name a command: import, doctor, recount, adopt, abandon, explain\.\nSee typeorm-unique-text --help\.\n$/,
+      /^Name a command: import, doctor, recount, adopt, abandon, explain, sql\.\nSee typeorm-unique-text --help\.\n$/,
     )
     expect(entity).toMatchObject({ code: 2, stdout: '' })
     expect(entity.stderr).toMatch(/^The DataSource has no entity "Nobody"\. Entities with a unique text: "Url"\.\n/)
