@@ -8,7 +8,7 @@ import { findEntity } from './entity'
 import { runImport } from './import'
 import { openList } from './list'
 import { recount } from '../numbers'
-import { createLibrary } from '../core'
+import { LIBRARY_SQL } from '../core'
 import { runAdopt } from './adopt'
 import { explainError, runDoctor } from './commands'
 import { EXIT, type ExitCode, HELP, type Invocation, parseInvocation, UsageError } from './usage'
@@ -35,7 +35,7 @@ async function main(args: readonly string[]): Promise<ExitCode> {
     return EXIT.done
   }
   if (args[0] === 'sql') {
-    process.stdout.write(createLibrary(undefined))
+    process.stdout.write(LIBRARY_SQL)
     return EXIT.done
   }
   const invocation = parseInvocation(args)

@@ -28,7 +28,7 @@ export { rawDeclarationsOf } from '../declare/unique-text'
 export { takenTextError } from '../typeorm/refusals'
 
 // The SQL that runs in the database.
-export { createLibrary } from '../sql/library'
+export { LIBRARY_SQL } from '../sql/library'
 
 // Public names.
 export { UniqueText } from '../declare/unique-text'

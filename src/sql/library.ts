@@ -23,6 +23,11 @@ const inSchema = (schema: string | undefined, one: string): string =>
 /** All functions of the library with their arguments, as SQL. */
 export const LIBRARY_FUNCTIONS: readonly string[] = Object.values(PARTS).flatMap(({ functions }) => functions)
 
+/** The statements of all parts. */
+export const LIBRARY_SQL: string = Object.values(PARTS)
+  .map(({ sql }) => sql)
+  .join('\n')
+
 /** A function by which a part is found. */
 export const firstFunction = (part: LibraryPart): string => PARTS[part].functions[0] ?? ''
 
