@@ -324,6 +324,7 @@ $chain$;
   flag text;
   deleted text;
   texts text[];
+  prefixes text[];
   scopes text[];
   columns text;
   hashed text;
@@ -362,9 +363,9 @@ BEGIN
   ELSIF current_setting('server_encoding') <> 'UTF8' THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8';
   ELSIF property IS NULL OR declared->>'index' IS NULL OR jsonb_typeof(declared->'text') IS DISTINCT FROM 'array'
-      OR declared->>'hashed' IS NULL AND jsonb_array_length(declared->'text') <> 1 THEN
+      OR declared->>'hashed' IS NULL AND coalesce(declared->>'digest', 'md5') NOT IN ('md5', 'sha256') THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
-      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Several columns need hashed, too.';
+      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. A digest of your own needs hashed, too.';
   END IF;
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
@@ -381,7 +382,16 @@ BEGIN
   scopes := ARRAY(SELECT quote_ident(c) FROM jsonb_array_elements_text(declaration->'scope') AS c);
   -- The chain function reads the columns from a trigger, in this order.
   columns := array_to_string(texts || scopes || ARRAY[hash, number, flag, deleted], ', ');
-  hashed := coalesce(declaration->>'hashed', format('md5(NEW.%s::text)::uuid', texts[1]));
+  -- What is hashed: one column, or several with their prefixes, or each with the number of its bytes.
+  prefixes := ARRAY(SELECT coalesce(declaration->'prefixes'->>(position - 1), '')
+    FROM generate_subscripts(texts, 1) AS position);
+  SELECT string_agg(format(CASE
+      WHEN cardinality(texts) = 1 AND prefix = '' THEN 'NEW.%s::text'
+      WHEN '' = ANY (prefixes[2:]) THEN 'coalesce(octet_length(NEW.%1$s::text)::text || '':'' || NEW.%1$s::text, ''-'')'
+      ELSE 'coalesce(%2$L || NEW.%1$s::text, '''')' END, c, prefix), ' || ')
+    INTO hashed FROM unnest(texts, prefixes) AS p (c, prefix);
+  hashed := coalesce(declaration->>'hashed', format(CASE declaration->>'digest'
+      WHEN 'sha256' THEN 'sha256(convert_to(%s, ''UTF8''))' ELSE 'md5(%s)::uuid' END, hashed));
   -- Bytewise, because a nondeterministic collation equates different texts.
   one_text := '%2$s.%1$s::text COLLATE "C" = NEW.%1$s::text';
   IF declaration->'nullable' = 'true' OR cardinality(texts) > 1 THEN
@@ -598,7 +608,7 @@ COMMENT ON FUNCTION "unique_text_detach_v1"(pg_catalog.regclass, pg_catalog.text
       `CREATE UNIQUE INDEX "url_unique_index" ON "urls"  ("host", "scheme", "port", "path_component_hash", "hash_number") `,
     )
     await queryRunner.query(
-      `SELECT "unique_text_attach_v1"('"urls"'::pg_catalog.regclass, E'{"name":"url","text":["path","query","fragment"],"prefixes":["","?","#"],"scope":["host","scheme","port"],"hash":"path_component_hash","number":"hash_number","chained":"hash_chained","index":"url_unique_index","check":"CHK_e654ed1189ac9a7a656246a074","immutable":true,"hashed":"pg_catalog.md5(coalesce(NEW.\\\\"path\\\\"::pg_catalog.text, \\047\\047) OPERATOR(pg_catalog.||) coalesce(\\047?\\047 OPERATOR(pg_catalog.||) NEW.\\\\"query\\\\"::pg_catalog.text, \\047\\047) OPERATOR(pg_catalog.||) coalesce(\\047#\\047 OPERATOR(pg_catalog.||) NEW.\\\\"fragment\\\\"::pg_catalog.text, \\047\\047))::pg_catalog.uuid"}'::pg_catalog.jsonb)`,
+      `SELECT "unique_text_attach_v1"('"urls"'::pg_catalog.regclass, '{"name":"url","text":["path","query","fragment"],"prefixes":["","?","#"],"scope":["host","scheme","port"],"hash":"path_component_hash","number":"hash_number","chained":"hash_chained","index":"url_unique_index","check":"CHK_e654ed1189ac9a7a656246a074","immutable":true}'::pg_catalog.jsonb)`,
     )
   }
 

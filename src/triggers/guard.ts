@@ -1,8 +1,7 @@
-import { quote } from '../sql/identifier'
 import { attach, detach, ensureLibrary, temporary } from '../sql/library'
 import { hashExpression, type TextTable } from '../sql/text-table'
 import type { Wording } from '../sql/written'
-import { md5 } from '../text/digest'
+import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
 
 /** The version that attach writes to a declaration. docs/upgrading.md explains when another one is needed. */
@@ -35,7 +34,7 @@ export interface GuardDeclaration extends Pick<
   readonly prefixes: readonly string[]
   /** The name of the digest. */
   readonly digest: string
-  /** The hash of the row NEW, as SQL. If undefined, it is the MD5 of the only column. */
+  /** For a digest of the user's own, the hash of the row NEW, as SQL. */
   readonly hashed?: string
   readonly normalizers: readonly string[]
   readonly deleted?: string
@@ -76,9 +75,7 @@ export function wholeDeclaration(
 
 /** Returns the declaration of a text, without what `wholeDeclaration` fills in. */
 function declarationOf(table: TextTable): Partial<GuardDeclaration> {
-  const hashed = hashExpression(table, 'NEW')
-  const [first] = table.text
-  const isPlain = hashed === md5.sql(`NEW.${quote(first?.name ?? '')}::pg_catalog.text`)
+  const isOwn = !Object.values(digests).includes(table.digest)
   const all: GuardDeclaration = {
     kind: 'text',
     protocol: PROTOCOL_VERSION,
@@ -96,7 +93,7 @@ function declarationOf(table: TextTable): Partial<GuardDeclaration> {
     immutable: table.immutable,
     maxChainLength: table.maxChainLength,
     normalizers: table.normalizers,
-    ...(isPlain ? {} : { hashed }),
+    ...(isOwn ? { hashed: hashExpression(table, 'NEW') } : {}),
     ...(table.deleted === undefined ? {} : { deleted: table.deleted }),
     ...(table.spread === undefined ? {} : { spread: true }),
     ...(table.guard === `unique_text_${table.table}__${table.name}` ? {} : { guard: table.guard }),

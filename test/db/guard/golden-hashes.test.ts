@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { LIBRARY_SQL } from '../../../src/sql/library'
 import { hashOfTexts, hashOfValues } from '../../../src/sql/text-table'
 import { url } from '../../../src/text'
 import { digests } from '../../../src/text/digest'
@@ -23,7 +24,7 @@ const golden = JSON.parse(
   readonly normalized: readonly (Partial<Hashes> & { readonly given: string; readonly text: string | null })[]
 }
 
-const client = useDatabase().useClient()
+const client = useDatabase().useClient({ emptied: true })
 
 const vectors = [
   ...golden.texts.map(({ text, ...hashes }) => ({ values: [text], prefixes: [''], hashes })),
@@ -64,4 +65,24 @@ test('the normalized URLs are those of url()', () => {
     }
   })
   expect(computed).toEqual(golden.normalized)
+})
+
+// The check of the table refuses any other hash, and the triggers make it.
+test.each(vectors.filter(({ values }) => values.length > 1))('attach makes the hash of $values', async (vector) => {
+  await client.query(LIBRARY_SQL)
+  const { values, prefixes, hashes } = vector
+  const text = values.map((_, index) => `c${index}`)
+  await client.query(
+    `CREATE TABLE several (${text.map((name) => `${name} text`).join(', ')}, "tHash" bytea, "tHashNumber" int, "tHashChained" boolean);
+     CREATE UNIQUE INDEX one ON several ("tHash", "tHashNumber")`,
+  )
+  await client.query(`SELECT unique_text_attach_v1('several', $1)`, [
+    JSON.stringify({ name: 't', text, prefixes, index: 'one', digest: 'sha256' }),
+  ])
+  const marks = values.map((_, index) => `$${index + 1}`).join(', ')
+  const { rows } = await client.query<{ hash: string }>(
+    `INSERT INTO several VALUES (${marks}) RETURNING pg_catalog.encode("tHash", 'hex') AS hash`,
+    [...values],
+  )
+  expect(rows).toEqual([{ hash: hashes.sha256 }])
 })

@@ -34,7 +34,7 @@ describe('attach refuses', () => {
   test.each([
     [{}],
     [{ name: 'other', text: 'url', index: 'i' }],
-    [{ name: 'other', text: ['url', 'title'], index: 'i' }],
+    [{ name: 'other', text: ['title'], digest: 'crc32', index: 'i' }],
   ])('the declaration %j', async (declaration) => {
     await expect(attach(declaration)).rejects.toMatchObject({ code: '22023' })
   })
