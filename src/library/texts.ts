@@ -268,7 +268,7 @@ BEGIN
   ELSIF property IS NULL OR declared->>'index' IS NULL OR jsonb_typeof(declared->'text') IS DISTINCT FROM 'array'
       OR declared->>'hashed' IS NULL AND coalesce(declared->>'digest', 'md5') NOT IN ('md5', 'sha256') THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
-      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. A digest of your own needs hashed, too.';
+      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Another digest needs hashed.';
   END IF;
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
