@@ -57,9 +57,8 @@ export function rebuildRows(on: RebuiltTable): string {
   const { rows } = on
   const undone = raise(rows, {
     sqlstate: SQLSTATE.wrongState,
-    message: `a trigger on table ${quote(rows.table)} undid the numbering of ${quote(rows.name)} in this many rows: `,
-    found: `due ${op('-')} done`,
-    remedy: '. Disable that trigger while this runs.',
+    message: `a trigger on table ${quote(rows.table)} undid the numbering of ${quote(rows.name)}. Disable it while this runs.`,
+    detail: ['Rows: ', `due ${op('-')} done`],
   })
   return block(`
 DECLARE
@@ -76,9 +75,10 @@ BEGIN
   IF pg_catalog.current_setting('transaction_isolation') ${op('~')} '^(repeatable|serializable)' THEN
     ${raise(rows, {
       sqlstate: SQLSTATE.wrongState,
-      message: `rows of table ${quote(rows.table)} can be numbered at READ COMMITTED only, not at `,
-      found: "pg_catalog.current_setting('transaction_isolation')",
-      remedy: '. Set default_transaction_isolation for the connection that runs migrations.',
+      message:
+        `rows of table ${quote(rows.table)} can be numbered at READ COMMITTED only. ` +
+        `Set default_transaction_isolation for the connection that runs migrations.`,
+      detail: ['The transaction is ', "pg_catalog.current_setting('transaction_isolation')"],
     })}
   END IF;
   -- Once more after triggers have run, for nothing else proves what they wrote.
@@ -117,10 +117,9 @@ function raiseDuplicates(on: RebuiltTable): string {
     ${raise(rows, {
       sqlstate: SQLSTATE.uniqueViolation,
       message:
-        `these rows of table ${quote(rows.table)} hold the same text for ${quote(rows.name)}, ` +
-        `by ${primaryLabel(primary)}: `,
-      found: 'duplicates',
-      remedy: '. Of each group delete or change all but one, then run this again.',
+        `rows of table ${quote(rows.table)} hold the same text for ${quote(rows.name)}. ` +
+        `Of each group delete or change all but one, then run this again.`,
+      detail: [primaryLabel(primary), 'duplicates'],
     })}
   END IF;`
 }
@@ -219,8 +218,9 @@ export function raiseIfNulls({ rows, primary }: RebuiltTable, column: string): s
     {
       sqlstate: SQLSTATE.notNullViolation,
       where: `t.${quote(column)} IS NULL`,
-      message: `these rows of table ${quote(rows.table)} hold NULL in ${quote(column)}, by ${primaryLabel(primary)}: `,
-      remedy: '. Give them a value or delete them, then run this again.',
+      message:
+        `rows of table ${quote(rows.table)} hold NULL in ${quote(column)}. ` +
+        `Give them a value or delete them, then run this again.`,
     },
   )
 }
@@ -284,9 +284,8 @@ export function raiseIfUnnormalized(on: NormalizedTable, { column, from, to }: R
     sqlstate: SQLSTATE.wrongState,
     where: `t.${quote(column)} IS NOT NULL`,
     message:
-      `column ${quote(column)} of table ${quote(on.rows.table)} has texts normalized by ${from}, not yet by ${to}; ` +
-      `the first by ${primaryLabel(on.primary)}: `,
-    remedy: `. ${NORMALIZE_BY_HAND}: in the migration, replace this statement by ${call} (docs/changing-a-declaration.md).`,
+      `column ${quote(column)} of table ${quote(on.rows.table)} has texts normalized by ${from}, not yet by ${to}. ` +
+      `${NORMALIZE_BY_HAND}: in the migration, replace this statement by ${call} (docs/changing-a-declaration.md).`,
   })
   return `-- Replace this statement by:  ${call}  of the package typeorm-unique-text\n${refusal}`
 }
@@ -350,10 +349,9 @@ interface Refusal {
   readonly sqlstate: string
   readonly where: string
   readonly message: string
-  readonly remedy: string
 }
 
-function raiseIfRows({ rows, primary }: KeyedTable, { sqlstate, where, message, remedy }: Refusal): string {
+function raiseIfRows({ rows, primary }: KeyedTable, { sqlstate, where, message }: Refusal): string {
   const keys = primaryFields(primary)
   return block(`
 DECLARE
@@ -368,7 +366,7 @@ BEGIN
        LIMIT ${ROWS_NAMED}
     ) AS r;
   IF named IS NOT NULL THEN
-    ${raise(rows, { sqlstate, message, found: 'named', remedy })}
+    ${raise(rows, { sqlstate, message, detail: [primaryLabel(primary), 'named'] })}
   END IF;
 END
 `)
@@ -393,24 +391,24 @@ const primaryFields = (primary: readonly string[]): string[] => primary.map((nam
 const keyText = (keys: readonly string[]): string =>
   keys.length === 1 ? `${keys[0]}::pg_catalog.text` : `ROW(${keys.join(', ')})::pg_catalog.text`
 
-const primaryLabel = (primary: readonly string[]): string => `primary key (${primary.join(', ')})`
+const primaryLabel = (primary: readonly string[]): string => `The rows by primary key (${primary.join(', ')}): `
 
 interface Raised {
   readonly sqlstate: string
   readonly message: string
-  /** An SQL expression between message and remedy. */
-  readonly found: string
-  readonly remedy: string
+  /** Words, and an SQL expression. Values of rows are in no message. */
+  readonly detail: readonly [words: string, found: string]
 }
 
 function raise(
   rows: Pick<TextRows, 'table'> & Partial<TextRows>,
-  { sqlstate, message, found, remedy }: Raised,
+  { sqlstate, message, detail: [words, found] }: Raised,
 ): string {
   const constraint = sqlstate === SQLSTATE.uniqueViolation ? `\n      CONSTRAINT = ${literal(rows.index ?? '')},` : ''
   return (
     `RAISE EXCEPTION USING ERRCODE = '${sqlstate}', TABLE = ${literal(rows.table)},${constraint}\n` +
-    `      MESSAGE = pg_catalog.concat(${literal(message)}, ${found}, ${literal(remedy)});`
+    `      MESSAGE = ${literal(message)},\n` +
+    `      DETAIL = pg_catalog.concat(${literal(words)}, ${found});`
   )
 }
 

@@ -133,7 +133,7 @@ test('a table with rows gets their hashes, and rows of equal text are refused', 
   const entity = page(guardless)
   const other = await open(entity)
   const { up, down } = await generate(other)
-  await expect(runAll(other, up)).rejects.toThrow('by primary key (id): 1, 3')
+  await expect(runAll(other, up)).rejects.toMatchObject({ detail: 'The rows by primary key (id): 1, 3' })
   await client.query(`DELETE FROM page WHERE id = 3`)
   await runAll(other, up)
   expect(await rows()).toMatchObject([

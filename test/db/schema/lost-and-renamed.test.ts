@@ -61,9 +61,10 @@ describe('a column is renamed, and another takes its name:', () => {
     await dataSource.query(
       'ALTER TABLE page RENAME shop TO other; ALTER TABLE page ADD shop integer NOT NULL DEFAULT 1',
     )
-    await expect(migrate(dataSource)).rejects.toThrow(
-      /these rows of table "page" hold the same text for "url", by primary key \(id\): 1, 2; \d, \d\./,
-    )
+    await expect(migrate(dataSource)).rejects.toMatchObject({
+      message: expect.stringContaining('rows of table "page" hold the same text for "url"') as string,
+      detail: expect.stringMatching(/^The rows by primary key \(id\): 1, 2; \d, \d$/) as string,
+    })
   })
 })
 
@@ -82,5 +83,5 @@ test.each([
   const legacy = await db.dataSource([entity], { synchronize: false })
   await legacy.query(`DROP TABLE IF EXISTS legacy; CREATE TABLE legacy (${column}, url text)`)
   await legacy.query(`INSERT INTO legacy VALUES (7, 'a')`)
-  await expect(migrate(legacy)).rejects.toThrow(named)
+  await expect(migrate(legacy)).rejects.toMatchObject({ detail: `The rows ${named}` })
 })

@@ -29,7 +29,10 @@ beforeEach(async () => {
     insert into page (url) values ('a'), ('b'), ('a')`)
 })
 
-const SENTENCE = /these rows of table "page" hold the same text for "url", by primary key \(id\): 1, 3/u
+const SENTENCE = {
+  message: expect.stringContaining('rows of table "page" hold the same text for "url"') as string,
+  detail: 'The rows by primary key (id): 1, 3',
+}
 
 function connect(options: object): DataSource {
   return withUniqueText(new DataSource({ type: 'postgres', url: db.url, entities: [Page], ...options }))
@@ -52,38 +55,38 @@ describe('rows that hold the same text are named', () => {
   test.each(['all', 'each', 'none'] as const)('by a migration with transaction: %s', async (transaction) => {
     const dataSource = await connect({ migrations: [await generated()] }).initialize()
     const error = await rejection(dataSource.runMigrations({ transaction }))
-    expect(error).toMatchObject({ name: 'QueryFailedError', code: '23505', message: expect.stringMatching(SENTENCE) })
+    expect(error).toMatchObject({ name: 'QueryFailedError', code: '23505', ...SENTENCE })
     expect((error as Error).message).not.toContain('Taken')
     expect(await toTextTakenError(error, dataSource)).toBeUndefined()
     await dataSource.destroy()
   })
   test('by synchronize', async () => {
     const error = await rejection(connect({ synchronize: true }).initialize())
-    expect(error).toMatchObject({ name: 'QueryFailedError', message: expect.stringMatching(SENTENCE) })
+    expect(error).toMatchObject({ name: 'QueryFailedError', ...SENTENCE })
   })
 })
 
 describe('of many rows ten are named, and all are counted:', () => {
-  const rejected = async (entities: DataSourceOptions['entities']): Promise<string> =>
-    ((await rejection(connect({ entities, synchronize: true }).initialize())) as Error).message
+  const rejected = async (entities: DataSourceOptions['entities']): Promise<unknown> =>
+    ((await rejection(connect({ entities, synchronize: true }).initialize())) as { readonly detail?: unknown }).detail
 
   test('groups that hold the same text', async () => {
     await client.query(`insert into page (url) select 'u' || i % 25 from generate_series(1, 50) as i`)
-    expect(await rejected([Page])).toMatch(/(\d+, \d+; ){9}\d+, \d+ \(10 of 26 are shown\)\. Of each group delete/u)
+    expect(await rejected([Page])).toMatch(/\(id\): (\d+, \d+; ){9}\d+, \d+ \(10 of 26 are shown\)$/u)
   })
   test.each([
-    [10, /\(id\): (\d+, ){9}\d+\. Give them a value/u],
-    [11, /\(id\): (\d+, ){9}\d+ \(10 of 11 are shown\)\. Give them a value/u],
-  ])('%i rows that hold NULL', async (count, message) => {
+    [10, /\(id\): (\d+, ){9}\d+$/u],
+    [11, /\(id\): (\d+, ){9}\d+ \(10 of 11 are shown\)$/u],
+  ])('%i rows that hold NULL', async (count, detail) => {
     await client.query(
       `alter table page alter url drop not null; update page set url = id;
        insert into page (url) select null from generate_series(1, ${count})`,
     )
-    expect(await rejected([Page])).toMatch(message)
+    expect(await rejected([Page])).toMatch(detail)
   })
   test('texts that no normalizer has seen', async () => {
     await client.query(`insert into page (url) select 'u' || i from generate_series(1, 50) as i`)
-    expect(await rejected([Normalized])).toMatch(/\(id\): (\d+, ){9}\d+ \(10 of 53 are shown\)\. SQL cannot normalize/u)
+    expect(await rejected([Normalized])).toMatch(/\(id\): (\d+, ){9}\d+ \(10 of 53 are shown\)$/u)
   })
 })
 
@@ -105,9 +108,8 @@ test('so they are by a migration that begins with taking triggers away', async (
   expect(await rejection(dataSource.runMigrations())).toMatchObject({
     name: 'QueryFailedError',
     code: '23505',
-    message: expect.stringMatching(
-      /these rows of table "scoped" hold the same text for "url", by primary key \(id\): 1, 2/u,
-    ),
+    message: expect.stringContaining('rows of table "scoped" hold the same text for "url"') as string,
+    detail: 'The rows by primary key (id): 1, 2',
   })
   await dataSource.destroy()
 })
