@@ -463,7 +463,8 @@ const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
   ),
   'table.unlogged': names(
     `pg_catalog.format('ALTER TABLE %s SET LOGGED', ${relationName('k.oid')})`,
-    `${COMPANIONS} WHERE k.relpersistence OPERATOR(pg_catalog.=) 'u'`,
+    // Beside an UNLOGGED table of the user, which is empty then too, ours may be one.
+    `${COMPANIONS} WHERE k.relpersistence OPERATOR(pg_catalog.=) 'u' AND c.relpersistence OPERATOR(pg_catalog.<>) 'u'`,
   ),
   'table.granted': names(
     `pg_catalog.format('REVOKE INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER ON %s FROM PUBLIC', ${relationName('k.oid')})`,

@@ -75,7 +75,8 @@ export function wholeDeclaration(
 
 /** Returns the declaration of a text, without what `wholeDeclaration` fills in. */
 function declarationOf(table: TextTable): Partial<GuardDeclaration> {
-  const isOwn = !Object.values(digests).includes(table.digest)
+  // Compared as SQL, because each copy of this package has its own objects.
+  const isOwn = Object.values(digests).every((one) => one.sql('t') !== table.digest.sql('t'))
   const all: GuardDeclaration = {
     kind: 'text',
     protocol: PROTOCOL_VERSION,

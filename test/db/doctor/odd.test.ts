@@ -131,6 +131,7 @@ const ODD: readonly Odd[] = [
     sql: [
       `alter table visit set unlogged; alter table page set unlogged; alter table comment set unlogged`,
       `alter table once_tokens set unlogged; alter table names set unlogged`,
+      `alter table "user" set unlogged; alter table organization set unlogged`,
       `alter table numbers_comment__number_scopes set unlogged`,
     ],
   },

@@ -211,11 +211,10 @@ test('every call works on tables and columns that are called like any name in a 
 }, 600_000)
 
 /** Adopts a table with two equal texts, merges them, examines it, and abandons it. */
-async function toolsOn(dataSource: DataSource, Row: Row): Promise<string> {
+async function toolsOn(dataSource: DataSource, client: Client, Row: Row): Promise<string> {
   const { tableName, columns } = dataSource.getMetadata(Row)
   const named = (property: string): string =>
     quote(columns.find((one) => one.propertyName === property)?.databaseName ?? '')
-  const client = await db.client()
   await client.query(`create table ${quote(tableName)} (${named('id')} integer primary key, ${named('tenant')} text not null, ${named('text')} text not null);
     create table "of it" (${named('id')} integer primary key, ${named('text')} integer references ${quote(tableName)});
     insert into ${quote(tableName)} select i, 't', 'text ' || i % 3 from generate_series(1, 6) as i;
@@ -251,9 +250,10 @@ test('adopt, its merge, the doctor and abandon work on such tables too', async (
     )
   })
   const dataSource = await db.dataSource(rows, { synchronize: false })
+  const client = await db.client()
   const wrong: string[] = []
   for (const row of rows) {
-    const found = await toolsOn(dataSource, row)
+    const found = await toolsOn(dataSource, client, row)
     if (found !== '[3,3,[3],[],[]]') wrong.push(`${dataSource.getMetadata(row).tableName}: ${found}`)
   }
   expect(wrong).toEqual([])
