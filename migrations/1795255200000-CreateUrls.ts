@@ -113,7 +113,9 @@ COMMENT ON FUNCTION "unique_text_report_v1"() IS
 -- that may only INSERT reads no chain. Every function finds only what pg_catalog has, and knows tables by their OID.
 
 CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
-RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $attach$
+RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+-- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
+SET quote_all_identifiers = on AS $attach$
 DECLARE
   -- The first trigger function keeps chains. All texts of an owner in a schema share it. It runs only for texts of
   -- equal hash, and takes the table and the declaration from the trigger that fires.

@@ -124,6 +124,31 @@ test('a name of 63 bytes for a table or a text is long enough', async () => {
   expect(await problems('ж'.repeat(31))).toContain('its table was renamed, so that an INSERT without hash costs more')
 })
 
+test.each(['by', 'begin', 'if', 'loop', 'into', 'new', 'tg_op', 'taken', 'a "b', "it's", 'a%s', 'a\\b'])(
+  'a column can be called %s',
+  async (name) => {
+    await client.query('drop table page')
+    await client.query(`create table page (${quote(name)} text, "its hash" uuid not null, "its number" integer not null,
+      "its flag" boolean not null)`)
+    await client.query(`create unique index "page url" on page ("its hash", "its number")`)
+    await attach({
+      name,
+      text: [name],
+      index: 'page url',
+      hash: 'its hash',
+      number: 'its number',
+      chained: 'its flag',
+      immutable: true,
+    })
+    await client.query(`insert into page (${quote(name)}) values ('a')`)
+    const again = client.query(`insert into page (${quote(name)}) values ('a')`)
+    await expect(again).rejects.toMatchObject({ code: '23505' })
+    const changed = client.query(`update page set ${quote(name)} = 'b'`)
+    await expect(changed).rejects.toMatchObject({ code: 'UT001' })
+    expect(await problems()).toEqual([])
+  },
+)
+
 describe('a library of the next version', () => {
   const table = textTable()
 
