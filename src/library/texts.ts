@@ -251,10 +251,8 @@ $chain$;
   others text;
   argument text;
   -- What the text has from an attach before, of this version or another one.
-  former CONSTANT oid[] := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
-    AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "text", "name": %s, ',
-      to_jsonb(declared->>'name')), 'UTF8'), 'escape')) > 0);
-  former_functions CONSTANT oid[] := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
+  former oid[];
+  former_functions oid[];
   kept name[] := '{}';
   one record;
 BEGIN
@@ -272,6 +270,12 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
       HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Another digest needs hashed.';
   END IF;
+  -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  former := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+    AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "text", "name": %s, ',
+      to_jsonb(property)), 'UTF8'), 'escape')) > 0);
+  former_functions := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
   guard := coalesce(declared->>'guard', format('unique_text_%s__%s', t.relname, property));
@@ -419,10 +423,12 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
       IF others IS NOT NULL THEN
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', made::regprocedure, others);
       END IF;
-      EXECUTE format('COMMENT ON FUNCTION %s IS %L', made::regprocedure,
-        'typeorm-unique-text: unique_text_detach_v1 removes it with the last trigger that runs it.');
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
     END IF;
+    -- A function that exists gets its comment, too, because this locks it until the end: CREATE TRIGGER does not, and
+    -- another transaction that sees no trigger of this one could drop it.
+    EXECUTE format('COMMENT ON FUNCTION %s IS %L', made::regprocedure,
+      'typeorm-unique-text: unique_text_detach_v1 removes it with the last trigger that runs it.');
     functions := functions || made;
   END LOOP;
 

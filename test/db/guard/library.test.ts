@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { literal, quote } from '../../../src/sql/identifier'
+import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { CHAIN, freshTable, rowsOf, textTable } from '../../support/guarded-table'
 import { guardOf } from '../../../src/triggers/guard'
@@ -148,6 +149,45 @@ test.each(['by', 'begin', 'if', 'loop', 'into', 'new', 'tg_op', 'taken', 'a "b',
     expect(await problems()).toEqual([])
   },
 )
+
+describe('at once with another session', () => {
+  const declared = guardOf(textTable()).declaration
+  const attached = (declaration: object): string =>
+    `select unique_text_attach_v1('page', ${literal(JSON.stringify(declaration))})`
+
+  /** Runs a statement that waits for the first one's transaction, which commits then. */
+  async function during(first: string, second: string): Promise<void> {
+    const { rows } = await client.query<{ path: string }>(`select current_schema() as path`)
+    const [young, observer] = [await db.client(), await db.client()]
+    await young.query(`set search_path to ${quote(rows[0]?.path ?? '')}`)
+    await meet({ other: client, observer }, first, () => young.query(second))
+  }
+
+  test.each([
+    ['attach', attached({ ...declared, immutable: true })],
+    ['detach', `select unique_text_detach_v1('page', 'url')`],
+  ])('attach makes the whole guard after %s', async (_, first) => {
+    await during(first, attached(declared))
+    expect(await problems()).toEqual([])
+    await client.query(`insert into page (url) values ('a1'), ('a2'); update page set url = 'b1' where url = 'a1'`)
+    expect(await rowsOf(client, textTable())).toBe('a2@0! b1@0')
+  })
+  test('the first attach is made once', async () => {
+    await client.query(`select unique_text_detach_v1('page', 'url')`)
+    await during(attached(declared), attached(declared))
+    expect(await problems()).toEqual([])
+    expect(await triggers()).toHaveLength(6)
+  })
+  test('detach of the other text that runs the chain function leaves it', async () => {
+    await client.query(`create table other as table page; select unique_text_detach_v1('page', 'url')`)
+    await client.query(attached(declared).replace('page', 'other'))
+    const detached = during(attached(declared), `select unique_text_detach_v1('other', 'url')`)
+    await expect(detached).rejects.toMatchObject({ code: '2BP01' })
+    expect(await problems()).toEqual([])
+    await client.query(`insert into page (url) values ('a1'), ('a2')`)
+    expect(await rowsOf(client, textTable())).toBe('a1@0! a2@1')
+  })
+})
 
 describe('a library of the next version', () => {
   const table = textTable()
