@@ -320,6 +320,12 @@ $chain$;
   home name;
   declaration jsonb;
   property CONSTANT text := declared->>'name';
+  types CONSTANT jsonb := '{"name": "string", "text": "array", "index": "string", "check": "string", "scope": "array",
+    "hash": "string", "number": "string", "chained": "string", "prefixes": "array", "digest": "string",
+    "hashed": "string", "normalizers": "array", "nullable": "boolean", "immutable": "boolean", "deleted": "string",
+    "spread": "boolean", "maxChainLength": "number", "guard": "string", "kind": "string", "protocol": "number",
+    "serves": "number", "on": "array", "triggers": "array", "bodies": "string"}';
+  wrong text;
   guard text;
   hash text;
   number text;
@@ -355,6 +361,10 @@ $chain$;
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
+  -- An option that is misspelled, or "true" as a string, would be ignored.
+  SELECT e.key INTO wrong FROM jsonb_each(declared) AS e
+    WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key) OR e.key = 'kind' AND e.value <> '"text"'
+      OR e.key = 'text' AND e.value = '[]' OR e.key = 'maxChainLength' AND e.value::text !~ '^[0-9]{1,9}$' LIMIT 1;
   IF t.relkind NOT IN ('r', 'p') THEN
     RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
   ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
@@ -366,6 +376,8 @@ BEGIN
       OR declared->>'hashed' IS NULL AND coalesce(declared->>'digest', 'md5') NOT IN ('md5', 'sha256') THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
       HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Another digest needs hashed.';
+  ELSIF wrong IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('a declaration has no such key or value: %s', wrong);
   END IF;
   -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
   EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);

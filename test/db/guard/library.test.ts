@@ -36,6 +36,13 @@ describe('attach refuses', () => {
     [{}],
     [{ name: 'other', text: 'url', index: 'i' }],
     [{ name: 'other', text: ['title'], digest: 'crc32', index: 'i' }],
+    [{ name: 'other', text: [], index: 'i' }],
+    [{ name: 1, text: ['title'], index: 'i', hash: 'urlHash', number: 'urlHashNumber', chained: 'urlHashChained' }],
+    [{ ...guardOf(textTable()).declaration, immutable: 'true' }],
+    [{ ...guardOf(textTable()).declaration, imutable: true }],
+    [{ ...guardOf(textTable()).declaration, maxChainLength: 1.5 }],
+    [{ ...guardOf(textTable()).declaration, check: null }],
+    [{ ...guardOf(textTable()).declaration, kind: 'number' }],
   ])('the declaration %j', async (declaration) => {
     await expect(attach(declaration)).rejects.toMatchObject({ code: '22023' })
   })
