@@ -432,7 +432,7 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
         WHERE p.oid = made AND a.grantee <> p.proowner;
       IF others IS NOT NULL THEN
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', made::regprocedure, others);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made::regprocedure, others);
       END IF;
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
     END IF;

@@ -157,6 +157,16 @@ test.each(['by', 'begin', 'if', 'loop', 'into', 'new', 'tg_op', 'taken', 'a "b',
   },
 )
 
+test('attach takes the functions from those to whom another role has granted them', async () => {
+  await client.query(
+    `do $$ begin execute format('grant usage on schema %I to ${quote(stranger)}', current_schema()); end $$;
+     grant execute on function ${CHAIN} to ${quote(stranger)} with grant option;
+     set role ${quote(stranger)}; grant execute on function ${CHAIN} to public; reset role`,
+  )
+  await attach(guardOf(textTable()).declaration)
+  expect(await problems()).toEqual([])
+})
+
 describe('at once with another session', () => {
   const declared = guardOf(textTable()).declaration
   const attached = (declaration: object): string =>
