@@ -369,13 +369,14 @@ describe('report', () => {
     ],
     ['drop index "page url"', ['its unique index is missing or invalid']],
     ['alter table page drop constraint "page url check"', ['its check is missing or not valid']],
+    ['alter table page rename url to other', ['its columns were renamed']],
     ['alter table page rename to other', ['its table was renamed, so that an INSERT without hash costs more']],
     [`alter function ${CHAIN} security invoker`, [expect.stringMatching(/ is not SECURITY DEFINER$/)]],
     [`grant execute on function ${CHAIN} to public`, [expect.stringMatching(/ may be executed by a role/)]],
     [`alter function ${CHAIN} set search_path to public`, [expect.stringMatching(/ has other settings$/)]],
   ])('sees %s', async (statement, expected) => {
     await client.query(statement)
-    const table = statement.includes('rename') ? 'other' : 'page'
+    const table = statement.includes('rename to') ? 'other' : 'page'
     expect(await problems(table)).toEqual(expected)
   })
 })
