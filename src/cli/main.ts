@@ -11,7 +11,7 @@ import { recount } from '../numbers'
 import { LIBRARY_SQL } from '../core'
 import { runAdopt } from './adopt'
 import { explainError, runDoctor } from './commands'
-import { EXIT, type ExitCode, HELP, type Invocation, parseInvocation, UsageError } from './usage'
+import { EXIT, type ExitCode, HELP, type Invocation, parseInvocation, type PrintInvocation, UsageError } from './usage'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
@@ -30,16 +30,11 @@ function keepHeapSmall(): void {
 }
 
 async function main(args: readonly string[]): Promise<ExitCode> {
-  if (args[0] === 'explain') {
-    process.stdout.write(explainError(packageFile('docs/errors.md'), args[1]))
-    return EXIT.done
-  }
-  if (args[0] === 'sql') {
-    process.stdout.write(LIBRARY_SQL)
-    return EXIT.done
-  }
   const invocation = parseInvocation(args)
   if (invocation.kind === 'help') process.stdout.write(HELP)
+  else if (invocation.kind === 'sql') process.stdout.write(LIBRARY_SQL)
+  else if (invocation.kind === 'explain')
+    process.stdout.write(explainError(packageFile('docs/errors.md'), invocation.error))
   else if (invocation.kind === 'version')
     process.stdout.write(`${(JSON.parse(packageFile('package.json')) as { version: string }).version}\n`)
   else return await connected(invocation)
@@ -50,7 +45,7 @@ async function main(args: readonly string[]): Promise<ExitCode> {
 const packageFile = (name: string): string => readFileSync(path.join(__dirname, '../..', name), 'utf8')
 
 /** Connects, does the work of a command, and disconnects. */
-async function connected(invocation: Exclude<Invocation, { kind: 'help' | 'version' }>): Promise<ExitCode> {
+async function connected(invocation: Exclude<Invocation, PrintInvocation>): Promise<ExitCode> {
   const dataSource = await loadDataSource(invocation.dataSource)
   const command = invocation.kind === 'import' ? { ...invocation, opened: await openList(invocation.list) } : invocation
   // Without the DataSource's schema options, because a command must only change what its help describes.

@@ -7,7 +7,14 @@ import type { RecordFormat, RecordRules } from './records'
 import type { Streams } from './terminal'
 
 /** The parsed command line. */
-export type Invocation = { readonly kind: 'help' } | { readonly kind: 'version' } | DoctorInvocation | EntityInvocation
+export type Invocation = PrintInvocation | DoctorInvocation | EntityInvocation
+
+/** A command that only prints, and needs no DataSource. */
+export type PrintInvocation =
+  | { readonly kind: 'help' }
+  | { readonly kind: 'version' }
+  | { readonly kind: 'sql' }
+  | { readonly kind: 'explain'; readonly error: string | undefined }
 
 interface DoctorInvocation {
   readonly kind: 'doctor'
@@ -196,6 +203,7 @@ export function parseInvocation(args: readonly string[]): Invocation {
   const [command, ...operands] = positionals
   const known = [...COMMANDS, 'explain', 'sql'].join(', ')
   if (command === undefined) throw new UsageError(`Name a command: ${known}.`)
+  if (command === 'explain' || command === 'sql') return printing(command, values, operands)
   const kind = COMMANDS.find((one) => one === command)
   if (kind === undefined) throw new UsageError(`Unknown command "${command}". The commands are ${known}.`)
   requireTaken(kind, values, operands)
@@ -210,6 +218,16 @@ export function parseInvocation(args: readonly string[]): Invocation {
 }
 
 type Values = ReturnType<typeof parse>['values']
+
+/** Parses a command that needs no DataSource. It refuses what it would ignore: `sql --entity` would print all. */
+function printing(command: 'explain' | 'sql', values: Values, operands: readonly string[]): PrintInvocation {
+  const [option] = Object.keys(values)
+  if (option !== undefined) throw new UsageError(`${command} has no option --${option}. Remove it.`)
+  const [error] = operands
+  if (command === 'explain' && operands.length <= 1) return { kind: command, error }
+  if (command === 'sql' && error === undefined) return { kind: command }
+  throw new UsageError(command === 'sql' ? 'sql takes no argument. Remove it.' : 'Name only one error.')
+}
 
 /** Refuses options that a command would ignore: `abandon --dry-run` would abandon. */
 function requireTaken(command: CommandName, values: Values, operands: readonly string[]): void {

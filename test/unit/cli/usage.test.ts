@@ -53,8 +53,17 @@ describe('parseInvocation', () => {
     expect(parseInvocation(['doctor', '--json', '-d', 'o.ts', '--entity', 'Page'])).toEqual(all)
   })
 
-  test.each([['--help'], ['-h'], ['import', '--help']])('%s asks for help', (...args) => {
-    expect(parseInvocation(args)).toEqual({ kind: 'help' })
+  test.each([['--help'], ['-h'], ['import', '--help'], ['explain', '--help'], ['sql', '-h']])(
+    '%s asks for help',
+    (...args) => {
+      expect(parseInvocation(args)).toEqual({ kind: 'help' })
+    },
+  )
+
+  test('explain takes one error, and sql nothing', () => {
+    expect(parseInvocation(['explain', 'UT002'])).toEqual({ kind: 'explain', error: 'UT002' })
+    expect(parseInvocation(['explain'])).toEqual({ kind: 'explain', error: undefined })
+    expect(parseInvocation(['sql'])).toEqual({ kind: 'sql' })
   })
 
   test('--version asks for the version', () => {
@@ -74,6 +83,10 @@ describe('parseInvocation', () => {
     ['another format', ['import', '-d', 'o.ts', '--entity', 'Page', '--format', 'xml', '--map', 'url=url', 'LIST']],
     ['a map of nothing', ['import', '-d', 'o.ts', '--entity', 'Page', '--format', 'csv', '--map', 'url', 'LIST']],
     ['a property twice', ['import', '-d', 'o.ts', '--entity', 'Page', '--set', 'site=1', '--set', 'site=2', 'LIST']],
+    ['an explanation of two errors', ['explain', 'UT001', 'UT002']],
+    ['an explanation of an entity', ['explain', 'UT001', '--entity', 'Page']],
+    ['SQL of a DataSource', ['sql', '-d', 'o.ts']],
+    ['SQL of a schema', ['sql', 'crm']],
     ['a doctor of CSV', ['doctor', '-d', 'o.ts', '--format', 'csv']],
     ['a doctor without DataSource', ['doctor']],
     ['a doctor with a list', ['doctor', '-d', 'o.ts', 'LIST']],
