@@ -437,9 +437,8 @@ describe('what is said to be run, word for word, mends it', () => {
 
   test('session_replication_role of the database and of a role', async () => {
     await changed()
-    const [{ name = '' } = {}] = (
-      await client.query<{ name: string }>('select quote_ident(current_database()) as name')
-    ).rows
+    const { rows } = await client.query<{ name: string }>('select quote_ident(current_database()) as name')
+    const name = rows[0]?.name ?? ''
     await client.query(`alter database ${name} set session_replication_role = replica;
       create role "replays rows"; alter role "replays rows" in database ${name} set session_replication_role = replica`)
     const { told, left } = await followed(Page, 'guard.replica')
