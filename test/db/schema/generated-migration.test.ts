@@ -74,6 +74,26 @@ test('the first text comes with the library, which a revert drops', async () => 
   expect(withoutLibrary(up).join('').length).toBeLessThanOrEqual(1_200)
 })
 
+test('of two branches that each create the library, the second generates again and then comes without it', async () => {
+  const Other = entity('Other', { name: text() })
+  const of = async (...entities: readonly Function[]): Promise<DataSource> =>
+    await db.dataSource([...entities], { synchronize: false })
+  const first = await generate(await open(Page, true))
+  const second = await generate(await of(Other))
+  await runAll(await open(Page), first.up)
+  await expect(runAll(await of(Page, Other), second.up)).rejects.toMatchObject({ code: '42723' })
+  const again = await migrate(await of(Page, Other))
+  expect(again.up).toEqual(withoutLibrary(second.up))
+  expect(again.down).toEqual(withoutLibrary(second.down))
+  expect((await generate(await of(Page, Other))).up).toEqual([])
+})
+
+test('a migration without the library names the function that is missing', async () => {
+  const { up } = await generate(await open(Page, true))
+  const lost = runAll(await open(Page), withoutLibrary(up))
+  await expect(lost).rejects.toMatchObject({ code: '42883', message: expect.stringContaining('unique_text_attach_v1') })
+})
+
 test('a second text comes without it', async () => {
   const { up, down } = await change(Page, PageOfTwo)
   expect(up).toEqual(withoutLibrary(up))
