@@ -6,8 +6,6 @@ import { adopt } from '../../../src/adopt'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { findingsOfAdoption } from '../../../src/doctor/doctor'
 import { type Copy, useTemplate } from '../../support/template'
-import { Name } from '../../../src/names'
-import { Url } from '../../../src/url'
 import { Comment, ENTITIES, fill, Page, Soft, User } from './entities'
 
 const template = useTemplate(async (url) => {
