@@ -78,12 +78,6 @@ BEGIN
             THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE NOT EXISTS (
           SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
-        UNION ALL SELECT 'its columns were renamed' FROM pg_trigger AS g
-          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
-            SELECT a.attname FROM unnest(g.tgattr) WITH ORDINALITY AS k (attnum, position)
-              JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum ORDER BY k.position
-          )) <> (declaration->'text') || (declaration->'scope') || (declaration->'hash') || (declaration->'number')
-            || (declaration->'chained') || coalesce(declaration->'deleted', '[]')
         UNION ALL SELECT 'its unique index is missing or invalid' WHERE declaration ? 'index' AND NOT EXISTS (
           SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
             AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
@@ -370,7 +364,8 @@ BEGIN
   -- An option that is misspelled, or "true" as a string, would be ignored.
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e
     WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key) OR e.key = 'kind' AND e.value <> '"text"'
-      OR e.key = 'text' AND e.value = '[]' OR e.key = 'maxChainLength' AND e.value::text !~ '^[0-9]{1,9}$' LIMIT 1;
+      OR e.key = 'text' AND e.value = '[]' OR e.key = 'maxChainLength'
+        AND (e.value::text !~ '^[1-9][0-9]{0,9}$' OR e.value > '2147483647') LIMIT 1;
   IF t.relkind NOT IN ('r', 'p') THEN
     RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
   ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
@@ -536,7 +531,7 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
         WHERE p.oid = made AND a.grantee <> p.proowner;
       IF others IS NOT NULL THEN
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made::regprocedure, others);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', made::regprocedure, others);
       END IF;
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
     END IF;

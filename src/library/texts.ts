@@ -267,7 +267,8 @@ BEGIN
   -- An option that is misspelled, or "true" as a string, would be ignored.
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e
     WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key) OR e.key = 'kind' AND e.value <> '"text"'
-      OR e.key = 'text' AND e.value = '[]' OR e.key = 'maxChainLength' AND e.value::text !~ '^[0-9]{1,9}$' LIMIT 1;
+      OR e.key = 'text' AND e.value = '[]' OR e.key = 'maxChainLength'
+        AND (e.value::text !~ '^[1-9][0-9]{0,9}$' OR e.value > '2147483647') LIMIT 1;
   IF t.relkind NOT IN ('r', 'p') THEN
     RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
   ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
@@ -433,7 +434,7 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
         WHERE p.oid = made AND a.grantee <> p.proowner;
       IF others IS NOT NULL THEN
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made::regprocedure, others);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', made::regprocedure, others);
       END IF;
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
     END IF;
