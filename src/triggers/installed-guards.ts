@@ -42,6 +42,9 @@ function declarationIn({ args }: InstalledTrigger): GuardDeclaration | undefined
 const isNames = (value: unknown): value is readonly string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 
+const isRunBy = ({ schema, name }: InstalledFunction, runs: InstalledTrigger['runs']): boolean =>
+  runs.name === name && runs.schema === schema
+
 /** Returns the guards of a table. Triggers of one guard have one argument. */
 export function guardsIn({ triggers, functions }: Pick<InstalledTriggers, 'triggers' | 'functions'>): InstalledGuard[] {
   const byArgument = new Map<string, InstalledTrigger[]>()
@@ -49,8 +52,10 @@ export function guardsIn({ triggers, functions }: Pick<InstalledTriggers, 'trigg
   return [...byArgument.values()].flatMap((all) => {
     const declaration = all[0] && declarationIn(all[0])
     if (!declaration) return []
-    const own = functions.filter((one) => all.some(({ runs }) => runs.name === one.name && runs.schema === one.schema))
-    return [{ declaration, triggers: all, functions: own, trusted: own.every((one) => one.trusted) }]
+    const own = functions.filter((one) => all.some(({ runs }) => isRunBy(one, runs)))
+    // A function that is not ours, on a trigger with our name, is not among these.
+    const trusted = all.every(({ runs }) => own.some((one) => one.trusted && isRunBy(one, runs)))
+    return [{ declaration, triggers: all, functions: own, trusted }]
   })
 }
 

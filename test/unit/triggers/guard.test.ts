@@ -3,6 +3,7 @@ import { loadModule, parsePlPgSQLSync, parseSync } from '@libpg-query/parser'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { moduleOf } from '../../../scripts/library'
 import { guardOf } from '../../../src/triggers/guard'
+import { guardNotesOf } from '../../../src/triggers/installed-guards'
 import { createPart } from '../../../src/sql/library'
 import {
   raiseIfDuplicates,
@@ -97,4 +98,24 @@ describe.each(['report', 'texts'] as const)('the library, %s,', (part) => {
     const named = createPart('other', part).match(/FUNCTION "other"\."unique_text_/g)
     expect(named).toHaveLength(sql.match(/FUNCTION "/g)?.length ?? 0)
   })
+})
+
+test('a declaration is not believed if the trigger runs a function that is not ours', () => {
+  const declaration = JSON.stringify(guardOf(one).declaration)
+  const trigger = {
+    name: 'unique_number_page__place',
+    runs: { schema: 'public', name: 'audit' },
+    enabled: true,
+    unguarded: [],
+    args: Buffer.from(`${declaration}\0`).toString('hex'),
+    transitions: '',
+    extension: false,
+    type: 23,
+    conditional: false,
+    columns: [],
+    blocks: [],
+    definition: '',
+  }
+  const installed = { schema: 'public', table: 'page', functions: [], triggers: [trigger], tables: [], homes: {} }
+  expect(guardNotesOf({ ...installed, foreign: [] })).toEqual([])
 })
