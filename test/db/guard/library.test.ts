@@ -359,6 +359,10 @@ describe('report', () => {
       ['the trigger unique_text_page__url_rest is disabled'],
     ],
     ['drop index "page url"', ['its unique index is missing or invalid']],
+    [
+      'drop index "page url"; create unique index "page url" on page ("urlHash", id)',
+      ['its unique index has other columns'],
+    ],
     ['alter table page drop constraint "page url check"', ['its check is missing or not valid']],
     ['alter table page rename to other', ['its table was renamed, so that an INSERT without hash costs more']],
     [`alter function ${CHAIN} security invoker`, [expect.stringMatching(/ is not SECURITY DEFINER$/)]],
