@@ -78,10 +78,17 @@ BEGIN
             THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE NOT EXISTS (
           SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
+        UNION ALL SELECT 'its columns were renamed' FROM pg_trigger AS g
+          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
+            SELECT a.attname FROM unnest(g.tgattr) WITH ORDINALITY AS k (attnum, position)
+              JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum ORDER BY k.position
+          )) <> (declaration->'text') || (declaration->'scope') || (declaration->'hash') || (declaration->'number')
+            || (declaration->'chained') || coalesce(declaration->'deleted', '[]')
         UNION ALL SELECT 'its unique index is missing or invalid' WHERE declaration ? 'index' AND NOT EXISTS (
           SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
             AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
-        UNION ALL SELECT 'its unique index has other columns' FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+        UNION ALL SELECT 'its unique index has other columns'
+          FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
           WHERE kind = 'text' AND i.indrelid = on_table AND c.relname = declaration->>'index' AND NOT to_jsonb(ARRAY(
             SELECT coalesce(a.attname, '') FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
               LEFT JOIN pg_attribute AS a ON a.attrelid = on_table AND a.attnum = k.attnum

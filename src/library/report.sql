@@ -81,7 +81,8 @@ BEGIN
         UNION ALL SELECT 'its unique index is missing or invalid' WHERE declaration ? 'index' AND NOT EXISTS (
           SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
             AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
-        UNION ALL SELECT 'its unique index has other columns' FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+        UNION ALL SELECT 'its unique index has other columns'
+          FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
           WHERE kind = 'text' AND i.indrelid = on_table AND c.relname = declaration->>'index' AND NOT to_jsonb(ARRAY(
             SELECT coalesce(a.attname, '') FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
               LEFT JOIN pg_attribute AS a ON a.attrelid = on_table AND a.attnum = k.attnum

@@ -42,6 +42,7 @@ describe('attach refuses', () => {
     [{ ...guardOf(textTable()).declaration, imutable: true }],
     [{ ...guardOf(textTable()).declaration, maxChainLength: 1.5 }],
     [{ ...guardOf(textTable()).declaration, maxChainLength: 2 ** 31 }],
+    [{ ...guardOf(textTable()).declaration, maxChainLength: 2 ** 31 }],
     [{ ...guardOf(textTable()).declaration, check: null }],
     [{ ...guardOf(textTable()).declaration, kind: 'number' }],
   ])('the declaration %j', async (declaration) => {
@@ -359,6 +360,10 @@ describe('report', () => {
       ['the trigger unique_text_page__url_rest is disabled'],
     ],
     ['drop index "page url"', ['its unique index is missing or invalid']],
+    [
+      'drop index "page url"; create unique index "page url" on page ("urlHash", id)',
+      ['its unique index has other columns'],
+    ],
     [
       'drop index "page url"; create unique index "page url" on page ("urlHash", id)',
       ['its unique index has other columns'],
