@@ -74,9 +74,22 @@ BEGIN
             THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE NOT EXISTS (
           SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
+        UNION ALL SELECT 'its columns were renamed' FROM pg_trigger AS g
+          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
+            SELECT a.attname FROM unnest(g.tgattr) WITH ORDINALITY AS k (attnum, position)
+              JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum ORDER BY k.position
+          )) <> (declaration->'text') || (declaration->'scope') || (declaration->'hash') || (declaration->'number')
+            || (declaration->'chained') || coalesce(declaration->'deleted', '[]')
         UNION ALL SELECT 'its unique index is missing or invalid' WHERE declaration ? 'index' AND NOT EXISTS (
           SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
             AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
+        UNION ALL SELECT 'its unique index has other columns'
+          FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+          WHERE kind = 'text' AND i.indrelid = on_table AND c.relname = declaration->>'index' AND NOT to_jsonb(ARRAY(
+            SELECT coalesce(a.attname, '') FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
+              LEFT JOIN pg_attribute AS a ON a.attrelid = on_table AND a.attnum = k.attnum
+              WHERE k.position <= i.indnkeyatts
+          )) <@ ((declaration->'scope') || (declaration->'hash') || (declaration->'number'))
         UNION ALL SELECT 'its check is missing or not valid' WHERE declaration ? 'check' AND NOT EXISTS (
           SELECT FROM pg_constraint AS k WHERE k.conrelid = on_table AND k.contype = 'c'
             AND k.conname = declaration->>'check' AND k.convalidated)
@@ -109,7 +122,9 @@ COMMENT ON FUNCTION "unique_text_report_v1"() IS
 -- that may only INSERT reads no chain. Every function finds only what pg_catalog has, and knows tables by their OID.
 
 CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
-RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $attach$
+RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+-- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
+SET quote_all_identifiers = on AS $attach$
 DECLARE
   -- The first trigger function keeps chains. All texts of an owner in a schema share it. It runs only for texts of
   -- equal hash, and takes the table and the declaration from the trigger that fires.
@@ -314,12 +329,19 @@ $chain$;
   home name;
   declaration jsonb;
   property CONSTANT text := declared->>'name';
+  types CONSTANT jsonb := '{"name": "string", "text": "array", "index": "string", "check": "string", "scope": "array",
+    "hash": "string", "number": "string", "chained": "string", "prefixes": "array", "digest": "string",
+    "hashed": "string", "normalizers": "array", "nullable": "boolean", "immutable": "boolean", "deleted": "string",
+    "spread": "boolean", "maxChainLength": "number", "guard": "string", "kind": "string", "protocol": "number",
+    "serves": "number", "on": "array", "triggers": "array", "bodies": "string"}';
+  wrong text;
   guard text;
   hash text;
   number text;
   flag text;
   deleted text;
   texts text[];
+  prefixes text[];
   scopes text[];
   columns text;
   hashed text;
@@ -341,15 +363,18 @@ $chain$;
   others text;
   argument text;
   -- What the text has from an attach before, of this version or another one.
-  former CONSTANT oid[] := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
-    AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "text", "name": %s, ',
-      to_jsonb(declared->>'name')), 'UTF8'), 'escape')) > 0);
-  former_functions CONSTANT oid[] := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
+  former oid[];
+  former_functions oid[];
   kept name[] := '{}';
   one record;
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
+  -- An option that is misspelled, or "true" as a string, would be ignored.
+  SELECT e.key INTO wrong FROM jsonb_each(declared) AS e
+    WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key) OR e.key = 'kind' AND e.value <> '"text"'
+      OR e.key = 'text' AND e.value = '[]' OR e.key = 'maxChainLength'
+        AND (e.value::text !~ '^[1-9][0-9]{0,9}$' OR e.value > '2147483647') LIMIT 1;
   IF t.relkind NOT IN ('r', 'p') THEN
     RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
   ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
@@ -358,10 +383,18 @@ BEGIN
   ELSIF current_setting('server_encoding') <> 'UTF8' THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8';
   ELSIF property IS NULL OR declared->>'index' IS NULL OR jsonb_typeof(declared->'text') IS DISTINCT FROM 'array'
-      OR declared->>'hashed' IS NULL AND jsonb_array_length(declared->'text') <> 1 THEN
+      OR declared->>'hashed' IS NULL AND coalesce(declared->>'digest', 'md5') NOT IN ('md5', 'sha256') THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
-      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Several columns need hashed, too.';
+      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Another digest needs hashed.';
+  ELSIF wrong IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('a declaration has no such key or value: %s', wrong);
   END IF;
+  -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  former := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+    AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "text", "name": %s, ',
+      to_jsonb(property)), 'UTF8'), 'escape')) > 0);
+  former_functions := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
   guard := coalesce(declared->>'guard', format('unique_text_%s__%s', t.relname, property));
@@ -377,7 +410,16 @@ BEGIN
   scopes := ARRAY(SELECT quote_ident(c) FROM jsonb_array_elements_text(declaration->'scope') AS c);
   -- The chain function reads the columns from a trigger, in this order.
   columns := array_to_string(texts || scopes || ARRAY[hash, number, flag, deleted], ', ');
-  hashed := coalesce(declaration->>'hashed', format('md5(NEW.%s::text)::uuid', texts[1]));
+  -- What is hashed: one column, or several with their prefixes, or each with the number of its bytes.
+  prefixes := ARRAY(SELECT coalesce(declaration->'prefixes'->>(position - 1), '')
+    FROM generate_subscripts(texts, 1) AS position);
+  SELECT string_agg(format(CASE
+      WHEN cardinality(texts) = 1 AND prefix = '' THEN 'NEW.%s::text'
+      WHEN '' = ANY (prefixes[2:]) THEN 'coalesce(octet_length(NEW.%1$s::text)::text || '':'' || NEW.%1$s::text, ''-'')'
+      ELSE 'coalesce(%2$L || NEW.%1$s::text, '''')' END, c, prefix), ' || ')
+    INTO hashed FROM unnest(texts, prefixes) AS p (c, prefix);
+  hashed := coalesce(declaration->>'hashed', format(CASE declaration->>'digest'
+      WHEN 'sha256' THEN 'sha256(convert_to(%s, ''UTF8''))' ELSE 'md5(%s)::uuid' END, hashed));
   -- Bytewise, because a nondeterministic collation equates different texts.
   one_text := '%2$s.%1$s::text COLLATE "C" = NEW.%1$s::text';
   IF declaration->'nullable' = 'true' OR cardinality(texts) > 1 THEN
@@ -500,10 +542,12 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
       IF others IS NOT NULL THEN
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', made::regprocedure, others);
       END IF;
-      EXECUTE format('COMMENT ON FUNCTION %s IS %L', made::regprocedure,
-        'typeorm-unique-text: unique_text_detach_v1 removes it with the last trigger that runs it.');
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
     END IF;
+    -- A function that exists gets its comment, too, because this locks it until the end: CREATE TRIGGER does not, and
+    -- another transaction that sees no trigger of this one could drop it.
+    EXECUTE format('COMMENT ON FUNCTION %s IS %L', made::regprocedure,
+      'typeorm-unique-text: unique_text_detach_v1 removes it with the last trigger that runs it.');
     functions := functions || made;
   END LOOP;
 
