@@ -312,14 +312,16 @@ test('the functions belong to the owner of the table, whoever made them', async 
   await client.query(`alter table owned owner to ${quote(owner)}`)
   for (const statement of guardOf(table).create) await client.query(statement)
   const { rows: owners } = await client.query(
-    `select distinct pg_get_userbyid(proowner) as owner, prosecdef as definer, proconfig as config from pg_proc
+    // attach quotes all identifiers.
+    `select distinct pg_get_userbyid(proowner) as owner, prosecdef as definer,
+            replace(array_to_string(proconfig, ';'), '"', '') as config from pg_proc
       where oid in (select tgfoid from pg_trigger where tgrelid = 'owned'::regclass)`,
   )
   expect(owners).toEqual([
     {
       owner,
       definer: true,
-      config: ['search_path=pg_catalog, pg_temp', 'enable_seqscan=off', 'row_security=off'],
+      config: 'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off',
     },
   ])
 })
