@@ -75,8 +75,10 @@ export function wholeDeclaration(
 
 /** Returns the declaration of a text, without what `wholeDeclaration` fills in. */
 function declarationOf(table: TextTable): Partial<GuardDeclaration> {
-  // Compared as SQL, because each copy of this package has its own objects.
-  const isOwn = Object.values(digests).every((one) => one.sql('t') !== table.digest.sql('t'))
+  // Compared by name and SQL, because each copy of this package has its own objects.
+  const isOwn = Object.values(digests).every(
+    ({ name, sql }) => name !== table.digest.name || sql('t') !== table.digest.sql('t'),
+  )
   const all: GuardDeclaration = {
     kind: 'text',
     protocol: PROTOCOL_VERSION,

@@ -3,8 +3,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { literal, quote } from '../../../src/sql/identifier'
 import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
-import { CHAIN, freshTable, rowsOf, textTable } from '../../support/guarded-table'
+import { CHAIN, createGuardedTable, freshTable, rowsOf, textTable } from '../../support/guarded-table'
 import { guardOf } from '../../../src/triggers/guard'
+import { digests } from '../../../src/text/digest'
 import { install } from '../../support/releases'
 
 /** What a person calls who has only psql. */
@@ -378,4 +379,12 @@ describe('report', () => {
     const table = statement.includes('rename') ? 'other' : 'page'
     expect(await problems(table)).toEqual(expected)
   })
+})
+
+test('a digest of the user with the SQL of ours and another name is a digest of the user', async () => {
+  const table = textTable({ table: 'own', digest: { ...digests.md5, name: 'own' } })
+  await createGuardedTable(client, table)
+  await client.query(`insert into own (url) values ('a')`)
+  const { rows } = await client.query(`select "urlHash" = md5('a')::uuid as same from own`)
+  expect(rows).toEqual([{ same: true }])
 })
