@@ -47,26 +47,34 @@ export async function refuseNullRows(
  * @throws AdoptionError
  */
 export function requireAdoptable(
-  { hidesRows, distribution, children, rules }: AdoptionFacts,
+  facts: AdoptionFacts,
   relation: string,
-  isDistributed: boolean = isElsewhere(distribution),
+  isDistributed: boolean = isElsewhere(facts.distribution),
 ): void {
-  if (isDistributed)
-    throw new AdoptionError(
-      'unsupported',
-      `${relation} cannot be adopted: Citus manages it. Run undistribute_table() for it, then adopt it. ` +
-        'Which tables Citus can manage afterwards is in docs/scale.md.',
+  const obstacle = obstacleOf(facts, isDistributed)
+  if (obstacle !== undefined) throw new AdoptionError('unsupported', `${relation} cannot be adopted: ${obstacle}`)
+}
+
+/** Returns why the steps cannot adopt a table and what to do, as a clause and sentences. */
+function obstacleOf({ hidesRows, children, rules }: AdoptionFacts, isDistributed: boolean): string | undefined {
+  if (isDistributed) {
+    return (
+      'Citus manages it. Run undistribute_table() for it, then adopt it. ' +
+      'Which tables Citus can manage afterwards is in docs/scale.md.'
     )
-  const [why, next] = hidesRows
-    ? [
-        'policies hide rows of it from this role',
-        'Use a role with BYPASSRLS, or its owner without FORCE ROW LEVEL SECURITY.',
-      ]
-    : children.length === 0
-      ? [`it has rules (${rules.join(', ')})`, 'Drop them, or move their work to a trigger.']
-      : [`${children.join(', ')} ${children.length === 1 ? 'inherits' : 'inherit'} from it`, 'Use a migration.']
-  if (!hidesRows && children.length === 0 && rules.length === 0) return
-  throw new AdoptionError('unsupported', `${relation} cannot be adopted: ${why}. ${next}`)
+  }
+  if (hidesRows) {
+    return (
+      'policies hide rows of it from this role. ' +
+      'Use a role with BYPASSRLS, or its owner without FORCE ROW LEVEL SECURITY.'
+    )
+  }
+  if (children.length > 0) {
+    return `${children.join(', ')} ${children.length === 1 ? 'inherits' : 'inherit'} from it. Use a migration.`
+  }
+  return rules.length > 0
+    ? `it has rules (${rules.join(', ')}). Drop them, or move their work to a trigger.`
+    : undefined
 }
 
 /** The normalized texts of a row, or the reason why one of them is refused. */

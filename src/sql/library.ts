@@ -42,11 +42,12 @@ export const dropPart = (schema: string | undefined, part: LibraryPart): string 
   )}`
 
 /** Creates a part, and the report, unless they exist. Refuses those of a role that may not act as the current one. */
-export const ensureLibrary = (schema: string | undefined, part: LibraryPart): string =>
-  `DO ${dollarQuote(`
+export function ensureLibrary(schema: string | undefined, part: LibraryPart): string {
+  const parts = neededFor([part])
+  return `DO ${dollarQuote(`
 DECLARE
   others pg_catalog.regprocedure;
-BEGIN${neededFor([part])
+BEGIN${parts
     .map(
       (one) => `
   IF pg_catalog.to_regprocedure(${literal(inSchema(schema, firstFunction(one)))}) IS NULL THEN
@@ -56,7 +57,7 @@ BEGIN${neededFor([part])
     .join('')}
   SELECT p.oid INTO others FROM pg_catalog.pg_proc AS p WHERE p.oid ${EQUALS} ANY (ARRAY[
       ${list(
-        neededFor([part]).flatMap((one) => PARTS[one].functions.map((name) => literal(inSchema(schema, name)))),
+        parts.flatMap((one) => PARTS[one].functions.map((name) => literal(inSchema(schema, name)))),
         6,
       )}
     ]::pg_catalog.regprocedure[]) AND NOT pg_catalog.pg_has_role(p.proowner, current_user, 'MEMBER') LIMIT 1;
@@ -66,6 +67,7 @@ BEGIN${neededFor([part])
   END IF;
 END
 `)}`
+}
 
 /** The parts that these need, in the order of their creation. */
 export const neededFor = (parts: readonly LibraryPart[]): LibraryPart[] =>

@@ -14,7 +14,7 @@ import {
   shortDeclaration,
   wholeDeclaration,
 } from './guard'
-import { formDifference, NAMES_OTHERS, OTHER_DECLARATION, otherProtocol, ownerDifference } from './plan'
+import { formDifference, NAMES_OTHERS, OTHER_DECLARATION, otherProtocol, ownerDifference, sameKeys } from './plan'
 
 /** A guard on a table, also of a text that is no longer declared. */
 export interface InstalledGuard {
@@ -70,16 +70,9 @@ export const guardNotesOf = (installed: InstalledTriggers): GuardNote[] =>
   guardsIn(installed).flatMap((installedGuard) => {
     const { declaration, trusted } = installedGuard
     const { spread: _, ...rules } = declaration
-    const { prefixes, text, protocol, serves } = rules
-    if (
-      !trusted ||
-      otherProtocol(
-        { protocol: PROTOCOL_VERSION },
-        { protocol, ...(serves === undefined ? {} : { serves }) },
-        PROTOCOL_VERSION,
-      ) !== undefined
-    )
-      return []
+    const { prefixes, text } = rules
+    const other = otherProtocol({ protocol: PROTOCOL_VERSION }, declaration, PROTOCOL_VERSION)
+    if (!trusted || other !== undefined) return []
     return [
       {
         ...rules,
@@ -110,13 +103,6 @@ function declarationDifference(wanted: GuardDeclaration, found: GuardDeclaration
   const other = otherProtocol(wanted, found, wanted.protocol)
   if (other !== undefined) return other
   return sameKeys(wanted, found, UNCOMPARED) ? undefined : OTHER_DECLARATION
-}
-
-/** Whether two declarations are equal but for some keys. */
-function sameKeys(wanted: GuardDeclaration, found: GuardDeclaration, without: ReadonlySet<string>): boolean {
-  const [one, other]: Readonly<Record<string, unknown>>[] = [{ ...wanted }, { ...found }]
-  const keys = [...Object.keys(wanted), ...Object.keys(found)].filter((key) => !without.has(key))
-  return keys.every((key) => JSON.stringify(one?.[key]) === JSON.stringify(other?.[key]))
 }
 
 /** The columns that `UPDATE OF` names, in their order. */
@@ -225,7 +211,7 @@ function definitionDifference(
 /** The digest of the code that the triggers of a guard run, as attach makes it. */
 function codeOf({ triggers, functions }: InstalledGuard): string {
   const code = triggers.map(({ type, runs }) => {
-    const body = functions.find((one) => one.name === runs.name && one.schema === runs.schema)?.body ?? ''
+    const body = functions.find((one) => isRunBy(one, runs))?.body ?? ''
     return { type, line: `${type} ${body}` }
   })
   code.sort((one, other) => one.type - other.type)

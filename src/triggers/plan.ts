@@ -214,10 +214,14 @@ export function noteDifference(
   if (!found) return 'it holds no note of the package'
   const protocol = otherProtocol(wanted, found, accepts)
   if (protocol !== undefined) return protocol
-  const declared = new Set([...Object.keys(wanted), ...Object.keys(found)].filter((key) => !RELEASED.has(key)))
-  const [one, other]: Record<string, unknown>[] = [{ ...wanted }, { ...found }]
-  const differs = [...declared].some((key) => JSON.stringify(one?.[key]) !== JSON.stringify(other?.[key]))
-  return differs ? OTHER_DECLARATION : undefined
+  return sameKeys(wanted, found, RELEASED) ? undefined : OTHER_DECLARATION
+}
+
+/** Whether two declarations are equal but for some keys. */
+export function sameKeys(wanted: object, found: object, without: ReadonlySet<string>): boolean {
+  const [one, other]: Readonly<Record<string, unknown>>[] = [{ ...wanted }, { ...found }]
+  const keys = [...Object.keys(wanted), ...Object.keys(found)].filter((key) => !without.has(key))
+  return keys.every((key) => JSON.stringify(one?.[key]) === JSON.stringify(other?.[key]))
 }
 
 /** Returns why a release cannot work with an installed protocol, as a clause. */
