@@ -234,9 +234,16 @@ export class PoolSession implements Session {
         others.add(pool)
         return undefined
       }
-      this.held = new PooledClient(client, handBack, pool.connectedQueryRunners)
-      requireTextFormat(client)
-      return this.held
+      // A session never holds a client that it refused.
+      const held = new PooledClient(client, handBack, pool.connectedQueryRunners)
+      try {
+        requireTextFormat(client)
+      } catch (error) {
+        held.release()
+        throw error
+      }
+      this.held = held
+      return held
     } finally {
       this.taking = undefined
     }

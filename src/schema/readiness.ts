@@ -416,7 +416,7 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
     .map(({ runs }) => runs.name)
   const needed = isAnothers
     ? new Set([...functions.slice(0, 1).map(({ name }) => name), ...run])
-    : [...functions].map(({ name }) => name)
+    : functions.map(({ name }) => name)
   const ofFunctions = [...needed].flatMap((name): Finding[] => {
     const at = { object: 'function', name } as const
     const found = installedFunction(state, { name })

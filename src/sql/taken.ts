@@ -61,7 +61,7 @@ export function takenStatement(wanted: readonly WantedText[]): Statement<TakenRo
     const key = keyNames(table).length
     return standing ? 2 * key + primary.length + Number(table.deleted !== undefined) : key
   })
-  const inputs = wanted.map((_, nth) => wantedRows(wanted, nth, sumBefore(parameters, nth)))
+  const inputs = wanted.map((one, nth) => wantedRows(one, inputName(wanted, nth), sumBefore(parameters, nth)))
   const arms = wanted.map((_, nth) => arm(wanted, nth))
   const keys = wanted.map(({ primary }) => primary.length)
   return {
@@ -92,8 +92,7 @@ const inputName = (wanted: readonly WantedText[], nth: number): string =>
   transition(`i${nth}`, ...wanted.map(({ table }) => table.table))
 
 /** The rows in their future state: `c0`, `c1`, … are the key, and `k0`, `k1`, … the primary key of existing rows. */
-function wantedRows(all: readonly WantedText[], nth: number, offset: number): string {
-  const wanted = all[nth] as WantedText
+function wantedRows(wanted: WantedText, name: string, offset: number): string {
   const { table, primary, standing } = wanted
   const live = isLive(table, 'r')
   const names = [
@@ -118,7 +117,7 @@ function wantedRows(all: readonly WantedText[], nth: number, offset: number): st
     ...live.map((is) => `coalesce(i.live, ${is})`),
   ]
   const standingRow = standing ? `\n  JOIN ${tableName(table)} AS r ON ${same.join('\n    AND ')}` : ''
-  return `${inputName(all, nth)} AS MATERIALIZED (
+  return `${name} AS MATERIALIZED (
   SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
   FROM ${unnest(arrays, 4)}
     WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standingRow}
