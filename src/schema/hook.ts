@@ -1,5 +1,5 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { entityTable } from '../registry/declarations'
+import { entityTable, writtenSchema } from '../registry/declarations'
 import { requireBuildable } from '../registry/internals'
 import { type ColumnMetadata, type Declaration, textsOfTable } from '../registry/registry'
 import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, renameTable } from '../sql/alter'
@@ -16,7 +16,15 @@ import {
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { planGuards, withoutGuards } from '../triggers/installed-guards'
-import { createPart, dropPart, firstFunction, type LibraryPart, neededFor, partUsedBy } from '../sql/library'
+import {
+  createPart,
+  dropPart,
+  firstFunction,
+  libraryCheck,
+  type LibraryPart,
+  neededFor,
+  partUsedBy,
+} from '../sql/library'
 import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
 import { distribute, hasCitus } from '../sql/spread'
 import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
@@ -160,6 +168,9 @@ interface Found {
 async function readEntities(builder: SchemaBuilder, searchSchema: string): Promise<Found> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
   const query = queryOf(queryRunner)
+  for (const { metadata, check } of metadatas.flatMap((one) => one.checks.map((check) => ({ metadata: one, check })))) {
+    check.expression = libraryCheck(writtenSchema(metadata), check.expression)?.expression ?? check.expression
+  }
   const declared = metadatas.map((metadata) => {
     const works = triggerWorks(metadata)
     return { metadata, works, wanted: works.map(({ set }) => set), guards: wantedGuards(metadata) }
@@ -225,8 +236,11 @@ async function missingParts(
   plans: readonly TablePlan[],
 ): Promise<{ readonly schema: string | undefined; readonly part: LibraryPart }[]> {
   const homes = new Map<string, { readonly schema: string | undefined; readonly used: LibraryPart[] }>()
-  for (const { schema, searchSchema, before, after } of plans) {
-    const used = [...before.up, ...before.down, ...after.up].flatMap((one) => partUsedBy(one) ?? [])
+  for (const { schema, searchSchema, before, after, metadata } of plans) {
+    const used = [
+      ...[...before.up, ...before.down, ...after.up].flatMap((one) => partUsedBy(one) ?? []),
+      ...metadata.checks.flatMap(({ expression }) => libraryCheck(schema, expression)?.part ?? []),
+    ]
     const home = schema ?? searchSchema
     if (used.length > 0) homes.set(home, { schema, used: [...used, ...(homes.get(home)?.used ?? [])] })
   }

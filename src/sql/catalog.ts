@@ -479,7 +479,7 @@ export async function installedLibraries(
 }
 
 /**
- * Drops our functions in these schemas that no trigger runs any more. Functions of other roles stay. So does a function
+ * Drops our functions in these schemas that no trigger or check calls any more. Functions of other roles stay. So does a function
  * with our mark that returns no `trigger` or that an extension needs, because it is not ours.
  */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
@@ -492,7 +492,8 @@ export async function dropOrphans(query: Query, schemas: readonly string[]): Pro
       WHERE pn.nspname ${EQUALS} ANY ($1) AND pg_catalog.pg_has_role(p.proowner, 'MEMBER') AND NOT ${inExtension('p')}
         AND (l.name IS NOT NULL OR p.prorettype ${EQUALS} 'pg_catalog.trigger'::pg_catalog.regtype AND (${IS_MARKED}
           OR pg_catalog.starts_with(pg_catalog.obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: unique_text_detach')))
-        AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid ${EQUALS} p.oid)
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend AS d
+          WHERE d.refclassid ${EQUALS} 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid ${EQUALS} p.oid)
       ORDER BY 1`,
     [schemas, TRIGGER_MARK, LIBRARY_FUNCTIONS],
   )) as readonly { readonly name: string }[]

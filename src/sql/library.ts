@@ -1,16 +1,25 @@
 import { REPORT_SQL } from '../library/report'
 import { TEXTS_SQL } from '../library/texts'
+import { URLS_SQL } from '../library/urls'
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
 import { EQUALS, tableName, type TextTable } from './text-table'
 
 /** The parts of the library. Each has the functions that it creates, with their arguments. */
-const PARTS: Readonly<Record<'report' | 'texts', { readonly sql: string; readonly functions: readonly string[] }>> = {
+const PARTS: Readonly<
+  Record<'report' | 'texts' | 'urls', { readonly sql: string; readonly functions: readonly string[] }>
+> = {
   report: { sql: REPORT_SQL, functions: ['unique_text_report_v1()'] },
   texts: {
     sql: TEXTS_SQL,
     functions: [
       'unique_text_attach_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text)',
+    ],
+  },
+  urls: {
+    sql: URLS_SQL,
+    functions: [
+      'unique_text_is_url_v1(pg_catalog.text, pg_catalog.text, pg_catalog.int4,\n  pg_catalog.text, pg_catalog.text, pg_catalog.text)',
     ],
   },
 }
@@ -97,13 +106,28 @@ export const attach = (table: TableName, declaration: Declared): string =>
 export const detach = (table: TableName, name: string): string =>
   `SELECT ${call(table.schema, 'unique_text_detach_v1', `${literal(tableName(table))}::pg_catalog.regclass`, `${literal(name)}::pg_catalog.text`)}`
 
+const calledIn = (sql: string): LibraryPart | undefined =>
+  (Object.keys(PARTS) as LibraryPart[]).find((part) =>
+    PARTS[part].functions.some((one) => sql.includes(`"${one.replace(/\(.*/su, '')}"(`)),
+  )
+
 /** The part of the library that a statement calls. */
 export const partUsedBy = (statement: string): LibraryPart | undefined =>
-  (Object.keys(PARTS) as LibraryPart[]).find(
-    (part) =>
-      statement.startsWith('SELECT ') &&
-      PARTS[part].functions.some((one) => statement.includes(`"${one.replace(/\(.*/, '')}"(`)),
-  )
+  statement.startsWith('SELECT ') ? calledIn(statement) : undefined
+
+/** A check that calls the library. TypeORM writes its expression into CREATE TABLE and ALTER TABLE. */
+export interface LibraryCheck {
+  readonly part: LibraryPart
+  /** The expression in a table of this schema. */
+  readonly expression: string
+}
+
+/** Returns undefined for a check that does not call the library. */
+export function libraryCheck(schema: string | undefined, expression: string): LibraryCheck | undefined {
+  const call = expression.slice(Math.max(expression.indexOf('"unique_text_'), 0))
+  const part = calledIn(call)
+  return part && { part, expression: inSchema(schema, call) }
+}
 
 /** Makes the library in the schema of temporary tables, and the guard of such a table there. */
 export const temporary = {

@@ -27,7 +27,6 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, isManager, kindOf, oneOf, RULE, type Rules } from '../options'
-import { URL_CHECK } from './sql'
 import {
   formatUrl,
   markNormal,
@@ -77,6 +76,10 @@ const lowerCased: ValueTransformer = {
   from: (value: unknown) => value,
 }
 
+/** The types choose the function of the library, whatever others of its name exist. */
+const IS_URL =
+  '"unique_text_is_url_v1"("scheme"::pg_catalog.text, "host"::pg_catalog.text, "port", "path", "query", "fragment")'
+
 /**
  * An http or https URL, unique at any length, in table `urls`. Add it to the entities of your DataSource and refer to
  * it by foreign keys: its id never changes, and a stored URL is immutable.
@@ -87,7 +90,7 @@ const lowerCased: ValueTransformer = {
  * parts that `parseUrl` returns do not work as conditions, because TypeORM ignores or refuses a null.
  */
 @Entity({ name: 'urls' })
-@Check('url_parts_check', URL_CHECK)
+@Check('url_parts_check', IS_URL)
 @UniqueText({
   as: 'url',
   columns: ['path', { property: 'query', prefix: '?' }, { property: 'fragment', prefix: '#' }],
