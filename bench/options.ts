@@ -17,8 +17,8 @@ export interface Options {
   /** Take those of bench/package.json too. */
   readonly withPeers: boolean
   readonly json: string | undefined
-  /** Write maintainers/benchmark.json, maintainers/benchmark.html and the tables in maintainers/benchmark.md. */
-  readonly docs: boolean
+  /** Write the run to maintainers/benchmarks under this version, and the tables in maintainers/benchmark.md and .html. */
+  readonly release: string | undefined
   /** Measure nothing: write the documents from this file of `--json`. */
   readonly from: string | undefined
   readonly settings: Settings
@@ -39,7 +39,7 @@ export async function readOptions(): Promise<Options> {
       'memory-lines': { type: 'string' },
       urls: { type: 'string', default: EXAMPLES },
       json: { type: 'string' },
-      docs: { type: 'boolean', default: false },
+      release: { type: 'string' },
       from: { type: 'string' },
     },
   })
@@ -51,7 +51,7 @@ export async function readOptions(): Promise<Options> {
     peers: values.peers?.split(','),
     withPeers: !values['without-peers'],
     json: values.json,
-    docs: values.docs,
+    release: values.release,
     from: values.from,
     settings: {
       rounds: either(values.rounds, 7, 21),

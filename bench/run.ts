@@ -1,12 +1,12 @@
 /**
  * npm run bench                                    everything, with the peers of bench/package.json
- * npm run bench -- --docs                          … and the documents are written
+ * npm run bench -- --release 0.2.0                 … and the documents are written
  * npm run bench -- --growth                        … to 5 million rows too: ten minutes more
  * npm run bench -- --without-peers                 raw pg, TypeORM and ours
  * npm run bench -- --phases hit,miss --peers one,ours --rounds 41
  * npm run bench -- --quick                         a look, in three minutes
  */
-import { readFile, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import { hasFaults } from './faults'
 import { installPackages, loadOrms, packageVersions } from './install'
@@ -18,8 +18,8 @@ import type { Phase, Result } from './phase'
 import { PHASES } from './phases'
 import { writeDocuments } from './report/documents'
 import { markdownOf } from './report/markdown'
-import type { Report } from './report/report'
-import { tablesOf } from './report/tables'
+import { readReport, type Report } from './report/report'
+import { tablesOfRun } from './report/tables'
 import { printResult } from './report/terminal'
 import { startServer } from './server'
 
@@ -82,11 +82,11 @@ async function measure(options: Options): Promise<Report> {
 
 async function main(): Promise<void> {
   const options = await readOptions()
-  const { from, json, docs } = options
-  const report = from === undefined ? await measure(options) : (JSON.parse(await readFile(from, 'utf8')) as Report)
+  const { from, json, release } = options
+  const report = from === undefined ? await measure(options) : await readReport(from)
   if (json !== undefined) await writeFile(json, `${JSON.stringify(report, null, 2)}\n`)
-  console.log(`\n${markdownOf(tablesOf(report))}`)
-  if (docs) await writeDocuments(report)
+  console.log(`\n${markdownOf(tablesOfRun(report))}`)
+  if (release !== undefined) await writeDocuments(report, release)
   const wrong = report.results.flatMap((result) =>
     result.kind === 'facts'
       ? []

@@ -1,7 +1,7 @@
 import type { Comparison } from '../measure'
 import type { Facts } from '../phase'
 import { aboutOf, type Report } from './report'
-import { type Table, tablesOf } from './tables'
+import type { Table } from './tables'
 
 /** Draw as SVG, in the colours of the page's CSS variables. */
 export interface Plots {
@@ -27,7 +27,7 @@ figcaption { font-weight: 600; }
 svg { max-width: 100%; height: auto; }`
 
 /** One page that needs nothing else: figures in tables, and each comparison as a plot beside them. */
-export function htmlOf(report: Report, plots: Plots): string {
+export function htmlOf(report: Report, tables: readonly Table[], plots: Plots): string {
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -43,9 +43,7 @@ export function htmlOf(report: Report, plots: Plots): string {
 <p>Ratios of time to that of the fastest statements that a person wrote for <code>pg</code>, 1 in its column: smaller is
 faster. Each is the median of the rounds’ own ratios. In the plots the line is 1, and the scale is
 logarithmic.</p>
-${tablesOf(report)
-  .map((table) => section(table, plots))
-  .join('\n')}
+${tables.map((table) => section(table, plots)).join('\n')}
 </body>
 </html>
 `

@@ -1,6 +1,8 @@
+import { readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
 import type { Result } from '../phase'
 
-/** What a run has measured: maintainers/benchmark.json. */
+/** What a run has measured: a file of maintainers/benchmarks. */
 export interface Report {
   readonly at: string
   readonly node: string
@@ -22,3 +24,18 @@ export function aboutOf({ at, node, server, cpu, load, rounds, versions }: Repor
   const others = packages.length > 0 ? ` With ${packages.join(', ')}.` : ''
   return `Measured on ${at.slice(0, 10)}: ${place}, ${rounds} rounds.${others}`
 }
+
+/** The folder with the run of each release. */
+export const RELEASES = path.resolve(__dirname, '../../maintainers/benchmarks')
+
+/** The run of each release by its version, from the oldest. */
+export async function readReleases(): Promise<ReadonlyMap<string, Report>> {
+  const files = await readdir(RELEASES)
+  const versions = files.map((file) => path.basename(file, '.json'))
+  const runs = versions
+    .toSorted((one, other) => one.localeCompare(other, 'en', { numeric: true }))
+    .map(async (version) => [version, await readReport(path.join(RELEASES, `${version}.json`))] as const)
+  return new Map(await Promise.all(runs))
+}
+
+export const readReport = async (file: string): Promise<Report> => JSON.parse(await readFile(file, 'utf8')) as Report

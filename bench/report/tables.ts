@@ -25,8 +25,39 @@ const GROUPS: readonly (readonly [title: string, phases: readonly string[]])[] =
   ['A server at some distance', ['round-trip']],
 ]
 
-/** All figures of a report, in the order of maintainers/benchmark.md. */
-export function tablesOf({ results }: Report): readonly Table[] {
+/** All figures of the newest release, in the order of maintainers/benchmark.md, and our ratios in each release. */
+export function tablesOf(releases: ReadonlyMap<string, Report>): readonly Table[] {
+  const newest = [...releases.values()].at(-1)
+  return newest ? [...tablesOfRun(newest), factTable(ratiosOf(releases))] : []
+}
+
+/** A line for each comparison. */
+function ratiosOf(releases: ReadonlyMap<string, Report>): Facts {
+  const phases = ['hit', 'look-up', 'miss', 'mixed', 'bulk']
+  const ofRelease = ({ results }: Report): readonly Comparison[] =>
+    ofPhases(
+      results.filter((result) => result.kind === 'comparison'),
+      phases,
+    )
+  const titles = [...new Set([...releases.values()].flatMap(ofRelease).map(({ title }) => title))]
+  const rows = [...releases].map(([name, report]) => {
+    const values = titles.map((one) => {
+      const ours = ofRelease(report)
+        .find(({ title }) => title === one)
+        ?.rows.find(({ peer }) => peer === OURS)
+      return ours?.ratio ? Number(ours.ratio.toFixed(2)) : null
+    })
+    return { name, values }
+  })
+  const columns = titles.map((title) => `${OURS}, ${title}`)
+  return { kind: 'facts', phase: 'releases', title: 'ratios by release', columns, lines: true, rows }
+}
+
+/** The name of our peer. */
+const OURS = 'ours'
+
+/** All figures of one run. */
+export function tablesOfRun({ results }: Report): readonly Table[] {
   const comparisons = results.filter((result) => result.kind === 'comparison')
   const facts = results.filter((result) => result.kind === 'facts')
   const grouped = GROUPS.map(([title, phases]) => times(title, ofPhases(comparisons, phases)))
