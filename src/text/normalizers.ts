@@ -1,3 +1,4 @@
+import { DeclarationError } from '../errors'
 import { asciiDomain } from './safe-url'
 import { type Normalizer, normalizer, Refusal } from './normalizer'
 
@@ -91,24 +92,32 @@ const LABEL = /^(?!.{64})[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/
 const MAX_MAIL_DOMAIN_CHARACTERS = 253
 
 /**
- * One e-mail address: trims it, and converts the domain to lower case and ASCII (IDNA). The local part stays as it is,
- * because only the receiving server knows whether it is sensitive to case (RFC 5321 section 2.4), dots or `+tags`. If
- * your application knows that it is not, use `compose(lowerCase(), email())`.
+ * One e-mail address: trims it, converts it to lower case, and the domain to ASCII (IDNA). Only the receiving server
+ * knows whether case matters before the `@` (RFC 5321 section 2.4), but hardly any server distinguishes it, and two
+ * accounts for `Joe@a.org` and `joe@a.org` are a mistake on most sites. Dots and `+tags` stay.
  *
  * Everything is refused that is not a `local-part@domain` of RFC 5321: a local part with a dot at an end, two dots in a
  * row, more than 64 octets or invisible characters, a display name, several addresses, an address literal
  * (`a@[192.0.2.1]`), and a domain with a trailing dot. Whether the domain has a dot or exists is not checked.
  * International domains have the limits of `url()`. It takes linear time.
  *
+ * @param options `keepCase` keeps the case before the `@`, so that `Joe@a.org` and `joe@a.org` are different
+ * @throws DeclarationError for another option, or a value that is not a boolean.
  * @example
- * email().normalize(' Joe@Bücher.EXAMPLE') // 'Joe@xn--bcher-kva.example'
+ * email().normalize(' Joe@Bücher.EXAMPLE') // 'joe@xn--bcher-kva.example'
+ * email({ keepCase: true }).normalize('Joe@Example.org') // 'Joe@example.org'
  */
-export function email(): Normalizer {
-  return normalizer('email', 1, (text) => {
+export function email(options: { readonly keepCase?: boolean | undefined } = {}): Normalizer {
+  const { keepCase = false, ...others } = options
+  const [other] = Object.keys(others)
+  if (other !== undefined) throw new DeclarationError(`email() has no option "${other}". Leave it out.`)
+  if (typeof keepCase !== 'boolean') throw new DeclarationError('The option "keepCase" of email() must be a boolean.')
+  return normalizer(keepCase ? 'email-keep-case' : 'email', keepCase ? 1 : 2, (text) => {
     const address = text.trim()
     const at = address.lastIndexOf('@')
     if (at === -1) throw new Refusal('it has no "@"')
-    const local = address.slice(0, at)
+    const given = address.slice(0, at)
+    const local = keepCase ? given : given.toLowerCase()
     if (local === '') throw new Refusal('it has nothing before the "@"')
     if (SPECIAL.test(local) && !QUOTED_LOCAL_PART.test(local)) {
       throw new Refusal('it has a character before the "@" that must be quoted')

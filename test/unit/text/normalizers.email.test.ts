@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { email } from '../../../src/text/normalizers'
+import { DeclarationError } from '../../../src/errors'
 import { Refusal } from '../../../src/text/normalizer'
 
 /** Characters that nobody sees, by their code points. */
@@ -9,11 +10,11 @@ const INVISIBLE = '202a 202e 2066 2069 200b 200d 200e 2060 00ad 061c 034f 3164 f
 
 describe('email()', () => {
   test.each([
-    [' Joe.Doe@Example.ORG\n', 'Joe.Doe@example.org'],
+    [' Joe.Doe@Example.ORG\n', 'joe.doe@example.org'],
     ['a+tag@b', 'a+tag@b'],
     ['"a b@c"@d.org', '"a b@c"@d.org'],
     ['"a\\"b"@d.org', '"a\\"b"@d.org'],
-    ['Jörg@Bücher.example', 'Jörg@xn--bcher-kva.example'],
+    ['Jörg@Bücher.example', 'jörg@xn--bcher-kva.example'],
     ['a@XN--BCHER-KVA.example', 'a@xn--bcher-kva.example'],
     ['a@b。org', 'a@b.org'],
     ['a@FAẞ.de', 'a@xn--fa-hia.de'],
@@ -22,8 +23,20 @@ describe('email()', () => {
     [`${'é'.repeat(32)}@c.org`, `${'é'.repeat(32)}@c.org`],
     [`a@${'b'.repeat(63)}.org`, `a@${'b'.repeat(63)}.org`],
     [`a@${'b.'.repeat(125)}org`, `a@${'b.'.repeat(125)}org`],
+    ['"A\\B"@C.org', '"a\\b"@c.org'],
   ])('%j becomes %j', (text, expected) => {
     expect(email().normalize(text)).toBe(expected)
+  })
+
+  test('with keepCase it lowers only the domain, under another name', () => {
+    const { name, normalize } = email({ keepCase: true })
+    expect(normalize(' Joe.Doe@Example.ORG')).toBe('Joe.Doe@example.org')
+    expect([name, email().name, email({ keepCase: false }).name]).toEqual(['email-keep-case', 'email', 'email'])
+  })
+
+  test('another option, or another value, is a DeclarationError', () => {
+    for (const options of [{ lower: true }, { keepCase: 'no' }])
+      expect(() => email(options as Parameters<typeof email>[0])).toThrow(DeclarationError)
   })
 
   test.each([

@@ -20,7 +20,7 @@ const normalizers = [
   url('canonical', { maxLength: 10_000_000, removeQueryParameters: [/^a/, /^utm_/] }),
   url('canonical', { stripHash: true, forceHttps: true, removeDirectoryIndex: true, sortQueryParameters: false }),
   compose(nfc(), lowerCase(), collapseWhitespace()),
-  compose(lowerCase(), email()),
+  email({ keepCase: true }),
   compose(url(), lowerCase()),
 ]
 
