@@ -1,7 +1,7 @@
 import { domainToASCII, domainToUnicode } from 'node:url'
 import { isWellFormed, Refusal } from './normalizer'
 
-/** Requires a scheme: `new URL` also accepts `http:a` and `ht\ntp://a`. It strips C0 controls and spaces. */
+/** Requires the scheme and `//` as they are: `new URL` also accepts `http:a`, `http:/a`, `http:\\a` and `ht\ntp://a`. */
 const HTTP = /^[\0-\x20]*https?:\/\//i
 
 /** User information, host and port, up to the first delimiter. Slashes before it do not count. */

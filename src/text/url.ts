@@ -21,13 +21,14 @@ const safe = normalizer('url', 1, safeUrl)
  *   in any order, `+` and `%20`, escaped and plain characters except `%xx` of reserved ones, line ends and tabs (`%0A`)
  *   and none, and bytes that are not UTF-8 and U+FFFD. It always merges, because of normalize-url, `/a//b` and `/a/b`,
  *   `a.com.` and `a.com`, an empty `?` or parameter (`&&`) and none, and `+` and `%20` in parameter names. In paths, it
- *   merges `%0A` and none, escapes of escapes (`%2541`, `%41` and `A`), and escaped and plain characters other than
- *   `# $ & + , / : ; = ? @` (`%21` and `!`, `%5B` and `[`, `%7C` and `|`). It is repeated until nothing changes, and
- *   refuses more than `maxLength` characters, by default 65,536, because normalize-url is not linear.
+ *   merges `%0A` and none, and escaped and plain characters other than `# $ % & + , / : ; = ? @` (`%21` and `!`, `%5B`
+ *   and `[`, `%7C` and `|`). It keeps `%25`. It is repeated until nothing changes, and refuses more than `maxLength`
+ *   characters, by default 65,536, because normalize-url is not linear.
  *
- * Both refuse a text without an http or https scheme, a text that `new URL` refuses, lone surrogates, and a host of
- * more than 256 characters. `canonical` also refuses URLs that normalize-url refuses or that still change after 10
- * rounds.
+ * Both refuse a text that does not begin with `http://` or `https://`, in any case and after spaces and C0 controls.
+ * `new URL` completes `http:a` and `http:/a`, which are more often mistakes than links. Both also refuse a text that
+ * `new URL` refuses, lone surrogates, and a host of more than 256 characters. `canonical` also refuses U+FDD0, and URLs
+ * that normalize-url refuses or that still change after 10 rounds.
  *
  * The results do not depend on the version of Node.js. So `^` in a path is always `%5E`, and a host outside ASCII (or
  * in Punycode, `xn--`) is refused unless Node.js 20, 22 and 24 treat all characters of its labels alike: Latin, Greek,
@@ -84,6 +85,12 @@ type Merging = Omit<NormalizeUrlOptions, 'removeQueryParameters'> & ParameterFil
 
 const MAX_LENGTH_DEFAULT = 65_536
 
+/**
+ * Replaces `%25` while normalize-url decodes, so that `90%25+of` does not become `90%+of`. It is U+FDD0, which is not a
+ * character and occurs in no valid URL.
+ */
+const PERCENT = '%EF%B7%90'
+
 const MERGING_DEFAULTS: Merging = {
   forceHttps: false,
   removeDirectoryIndex: false,
@@ -119,15 +126,20 @@ function canonicalUrl({ maxLength = MAX_LENGTH_DEFAULT, ...options }: CanonicalU
     const left = withoutParameters(text, filter)
     let normal: string
     try {
-      normal = normalizeUrl(left, { ...others, removeQueryParameters: false })
+      normal = normalizeUrl(left.replaceAll('%25', PERCENT), { ...others, removeQueryParameters: false })
     } catch {
       // There is no cause, because it may contain the text, like every error of `new URL`.
       throw new Refusal('normalize-url cannot normalize it')
     }
-    return safeUrl(normal)
+    return safeUrl(normal.replaceAll(PERCENT, '%25'))
+  }
+  const whole = (text: string): string => {
+    const start = safeUrl(text)
+    if (start.includes(PERCENT)) throw new Refusal('it contains U+FDD0')
+    return toFixedPoint(step, start)
   }
   // Raise the version when another normalize-url changes the result for any URL.
-  return normalizer(name, 1, (text) => toFixedPoint(step, safeUrl(text)))
+  return normalizer(name, 2, whole)
 }
 
 function resolve(options: CanonicalUrlOptions): Merging {
