@@ -19,6 +19,7 @@ const sidebar = [
     text: 'Guides',
     items: [
       page('Which call do I use?', 'operations'),
+      page('How do I normalize a text?', 'normalizers'),
       page('What does each TypeORM call do?', 'typeorm'),
       page('How do I store nested objects?', 'nested-objects'),
       page('How do I keep a table of URLs?', 'url'),

@@ -62,13 +62,14 @@ import { findHolder, Name, rename, UniqueName } from 'typeorm-unique-text/names'
 import { countWithin, NumberWithin } from 'typeorm-unique-text/numbers'
 import { once, OnceToken } from 'typeorm-unique-text/once'
 import { findOrCreateStream } from 'typeorm-unique-text/stream'
+import { normalizer, Refusal, url } from 'typeorm-unique-text/normalizers'
 import { Url } from 'typeorm-unique-text/url'
 import { Page } from './ormconfig'
 
 ${lines.map(({ classes }) => classes).join('\n')}
 
 async function main() {
-  const entities = [Page, Visit, Url, User, Comment, Name, OnceToken]
+  const entities = [Page, Visit, Url, User, Comment, Bookmark, Name, OnceToken]
   const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
   const { manager } = await dataSource.initialize()
 ${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
@@ -78,10 +79,12 @@ ${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
 void main()
 `
 
-test('the lines of docs/operations.md and of docs/url.md print what is beside them', PATIENCE, async () => {
-  const pages = ['operations.md', 'url.md'].map((name) => readFile(path.join(ROOT, 'docs', name), 'utf8'))
+test('the lines of operations.md, normalizers.md and url.md print what is beside them', PATIENCE, async () => {
+  const pages = ['operations.md', 'normalizers.md', 'url.md'].map((name) =>
+    readFile(path.join(ROOT, 'docs', name), 'utf8'),
+  )
   const lines = readLines((await Promise.all(pages)).join(''))
-  expect(lines.map(({ name }) => name)).toEqual(['operations', 'upsert', 'watch', 'more', 'url'])
+  expect(lines.map(({ name }) => name)).toEqual(['operations', 'upsert', 'watch', 'more', 'normalizers', 'isbn', 'url'])
   const project = await makeProject(workspace.installation, 'lines', {
     databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),
     files: { ...readme.files, 'lines.ts': programOf(lines) },
