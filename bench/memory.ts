@@ -13,7 +13,7 @@ export async function peakMegabytes(databaseUrl: string, lineCount: number): Pro
   const options = { type: 'postgres', url: databaseUrl, synchronize: true } as const
   const dataSource = await new DataSource({ ...options, entities: [NormalizedPage] }).initialize()
   await dataSource.destroy()
-  const child = start(databaseUrl, [...COMMAND, '--entity=NormalizedPage', '--property=url', '-'])
+  const child = start(databaseUrl, [...COMMAND, '--entity=NormalizedPage.url', '-'])
   const peak = peakOf(child)
   // What ended it early is in its output.
   child.stdin?.on('error', () => {})

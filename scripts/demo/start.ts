@@ -22,11 +22,10 @@ const MIGRATION_LOCK = 20_260_101
 /** As in `typeorm-unique-text import --entity Url`. */
 const IMPORT = {
   entity: 'Url',
-  property: undefined,
   records: undefined,
   set: new Map<string, string>(),
   dryRun: false,
-  refused: undefined,
+  rejected: undefined,
   strict: false,
   json: false,
 } as const

@@ -323,7 +323,7 @@ export async function refuseListed({ session, options }: WorkRun, target: Target
   throw new AdoptionError(
     'refused',
     `The normalizer refuses the texts of ${refusedTotal} rows of ${tableName(target.on.table)}: ${reasons}. ` +
-      `Correct or delete them, or keep them as they are with --refused keep. --json prints the keys of the first.`,
+      `Correct or delete them, or keep them as they are with --rejected keep. --json prints the keys of the first.`,
     undefined,
     refused.map(({ key }) => key),
   )

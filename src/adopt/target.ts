@@ -84,7 +84,7 @@ export function findDeclaration(
   throw new DeclarationError(
     all.length === 0
       ? `${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`
-      : `Choose a unique text of ${metadata.name} with "property" (--property): ${names}.`,
+      : `Choose a unique text of ${metadata.name} with "property" (--entity ${metadata.name}.${all[0]?.name}): ${names}.`,
   )
 }
 

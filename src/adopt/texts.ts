@@ -611,7 +611,7 @@ export class UnguardedText extends TextWork {
         againstOwn(error, {
           on: on.table,
           what: 'to delete a row whose text the normalizer refuses',
-          next: 'Delete or change what refers to it, or keep it with --refused keep',
+          next: 'Delete or change what refers to it, or keep it with --rejected keep',
           ours: [],
         }),
       )

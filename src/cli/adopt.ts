@@ -30,15 +30,17 @@ type AdoptRun = CommandRun<'adopt' | 'abandon'>
 /** A command with its entity and its reporter. */
 interface Command extends AdoptRun {
   readonly target: EntityTarget<ObjectLiteral>
+  readonly property: string | undefined
   readonly reporter: Reporter
 }
 
 /** Runs adopt or abandon, and prints how long each lock was held. */
 export async function runAdopt(run: AdoptRun): Promise<ExitCode> {
-  const { target } = findEntity(run.dataSource, run.invocation.entity)
-  const reporter = new Reporter(run, target)
+  const { metadata, property } = findEntity(run.dataSource, run.invocation.entity)
+  const { target } = metadata
+  const reporter = new Reporter(run, target, property)
   try {
-    return (await runCommand({ ...run, target, reporter })) ? EXIT.done : EXIT.failed
+    return (await runCommand({ ...run, target, property, reporter })) ? EXIT.done : EXIT.failed
   } catch (error) {
     if (serverError(error)?.code === SQLSTATE.diskFull) reporter.notice(DISK_FULL)
     if (!(error instanceof AdoptionError)) throw error
@@ -55,18 +57,18 @@ const DISK_FULL =
 
 /** @returns whether nothing is left to do by hand */
 async function runCommand(command: Command): Promise<boolean> {
-  const { dataSource, invocation, target, reporter } = command
+  const { dataSource, invocation, target, property, reporter } = command
   if (invocation.kind === 'adopt') return await adoptAndMerge(command)
-  const { property } = invocation.pace
   const report = await abandon(dataSource, target, { property, ...reporter.locking })
   reporter.report(report, () => 'The table is abandoned. No text was changed.\n')
   return true
 }
 
 /** @returns whether nothing is left to do by hand */
-async function adoptAndMerge({ dataSource, invocation, signal, target, reporter }: Command): Promise<boolean> {
-  const { pace, merge } = invocation
-  const { property } = pace
+async function adoptAndMerge(command: Command): Promise<boolean> {
+  const { dataSource, invocation, signal, target, property, reporter } = command
+  const { merge } = invocation
+  const pace = { ...invocation.pace, property }
   const { stoppable, locking } = reporter
   // The adoption may take hours, so what prevents the merge ends the command at once.
   if (merge) await checkMerge(dataSource, target, { property, also: merge.also, list: merge.list })
@@ -92,6 +94,7 @@ async function adoptAndMerge({ dataSource, invocation, signal, target, reporter 
   }
   const report = await adopt(dataSource, target, {
     ...invocation.options,
+    property,
     ...locking,
     onProgress: reporter.progress,
   })
@@ -123,7 +126,7 @@ interface FoundTexts {
   readonly equal: readonly (readonly string[])[]
 }
 
-/** Finds equal texts, and those that the normalizer changes, refuses or makes equal. Reads all rows in batches. */
+/** Finds equal texts, and those that the normalizer changes, rejects or makes equal. Reads all rows in batches. */
 async function lookAtTexts(
   { dataSource, target, signal }: Pick<Command, 'dataSource' | 'target' | 'signal'>,
   property: string | undefined,
@@ -153,10 +156,10 @@ function formatMerge({ merged, turned, left }: MergeReport, dryRun: boolean, lis
   const todo = `The list has all of them: ${list}. Change them by hand, and run the same command again.`
   return linesOf([
     `${number(merged)} rows ${dryRun ? 'would be' : 'were'} merged.`,
-    ...turned.map(({ table, column, rows: n }) => `  ${table} (${column}): references turned: ${number(n)}`),
+    ...turned.map(({ table, column, rows: n }) => `  ${table} (${column}): references redirected: ${number(n)}`),
     ...(left.length === 0
       ? []
-      : [`Rows left as they are: ${number(left.length)}`, ...[...reasons].map((reason) => `  ${reason}`), todo]),
+      : [`Rows kept: ${number(left.length)}`, ...[...reasons].map((reason) => `  ${reason}`), todo]),
   ])
 }
 
@@ -199,6 +202,7 @@ class Reporter {
   constructor(
     private readonly run: AdoptRun,
     private readonly target: EntityTarget<ObjectLiteral>,
+    private readonly property: string | undefined,
   ) {
     this.json = run.invocation.json
     this.stoppable = { signal: run.signal, onNotice: this.notice }
@@ -282,8 +286,7 @@ class Reporter {
   private async breakSilence(): Promise<void> {
     const isSilent = (): boolean => performance.now() - this.printed >= SILENCE_MILLISECONDS
     if (!this.current || !isSilent()) return
-    const { dataSource, invocation } = this.run
-    this.asked ??= adoptionStatus(dataSource, this.target, { property: invocation.pace.property })
+    this.asked ??= adoptionStatus(this.run.dataSource, this.target, { property: this.property })
       .catch(() => undefined)
       .finally(() => (this.asked = undefined))
     // The pool may have no free connection.
@@ -333,8 +336,8 @@ function formatAdoption(report: AdoptReport, merges: boolean): string {
     lines.push(
       `${number(groups)} texts are held by several rows: ${number(surplus)} rows too many, at most ${number(largest)} of one text. ` +
         (merges
-          ? 'New duplicates are refused.'
-          : 'They stay; new duplicates are refused. --json prints their first keys.'),
+          ? 'New duplicates are rejected.'
+          : 'They are kept; new duplicates are rejected. --json prints their first keys.'),
     )
   }
   lines.push(step === 'done' ? 'The table is adopted.' : `The next step is "${step}": run this again to continue.`)
@@ -345,6 +348,6 @@ const formatRefused = ({ refused, refusedTotal }: Pick<AdoptReport, 'refused' | 
   refusedTotal === 0
     ? []
     : [
-        `${number(refusedTotal)} rows keep texts that the normalizer refuses. --json prints the first keys:`,
+        `${number(refusedTotal)} rows keep texts that the normalizer rejects. --json prints the first keys:`,
         ...[...new Set(refused.map(({ reason }) => reason))].map((reason) => `  ${reason}`),
       ]

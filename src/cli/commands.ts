@@ -1,5 +1,6 @@
 import { doctor, type DoctorFinding, type DoctorProgress, type DoctorReport } from '../doctor'
 import { declaresAnything } from '../doctor/doctor'
+import { didYouMean } from './did-you-mean'
 import { findEntity } from './entity'
 import { number, openProgress, printableLines } from './terminal'
 import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
@@ -11,7 +12,9 @@ import { type CommandRun, EXIT, type ExitCode, UsageError } from './usage'
  */
 export async function runDoctor({ dataSource, streams, signal, invocation }: CommandRun<'doctor'>): Promise<ExitCode> {
   const { entity, json } = invocation
-  const metadata = entity === undefined ? undefined : findEntity(dataSource, entity)
+  const { metadata, property } = entity === undefined ? {} : findEntity(dataSource, entity)
+  if (metadata && property !== undefined)
+    throw new UsageError(`doctor examines a whole entity: --entity ${metadata.name}`)
   if (metadata && !declaresAnything(metadata)) {
     throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
   }
@@ -107,5 +110,5 @@ export function explainError(page: string, name: string | undefined): string {
       return cells.map((cell, column) => `${head[column]}: ${cell}\n`).join('')
     else if (!/^-+$/u.test(cells[0] ?? '')) codes.push(cells[head[0] === 'class' ? 1 : 0] ?? '')
   }
-  throw new UsageError(`Name one of these errors: ${codes.join(', ')}.`)
+  throw new UsageError(`${didYouMean(name ?? '', codes).trim()} Name one of these errors: ${codes.join(', ')}.`.trim())
 }

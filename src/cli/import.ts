@@ -13,6 +13,7 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { Flow } from '../stream/flow'
+import { didYouMean } from './did-you-mean'
 import { findEntity, textNames } from './entity'
 import { type Line, type List, ListError, type Original, originalOf, readLines } from './list'
 import { type Entry, hasHeader, readRecords, type RecordRules, type RecordRow } from './records'
@@ -30,7 +31,7 @@ export async function runImport(run: ImportRun, list: List): Promise<ExitCode> {
   const { dryRun, records, json } = invocation
   const { stdout, stderr } = streams
   const target = findImportTarget(dataSource, invocation)
-  const refused = invocation.refused === undefined ? undefined : await openRefused(invocation.refused)
+  const rejected = invocation.rejected === undefined ? undefined : await openRejected(invocation.rejected)
   const progress = openProgress(stderr)
   // Without this, the loop would wait for the next chunk, which never arrives on a terminal.
   const close = (): void => list.close()
@@ -38,11 +39,11 @@ export async function runImport(run: ImportRun, list: List): Promise<ExitCode> {
   const header = records && hasHeader(records)
   let linesRead = 0
   async function* entries(): AsyncGenerator<Entry[], void, undefined> {
-    const came = (line: Original | undefined): void => refused?.came(line)
+    const came = (line: Original | undefined): void => rejected?.came(line)
     const lines = readLines(list.chunks)
-    for await (const some of records ? readRecords(lines, records, header ? refused?.afterHeader() : came) : lines) {
+    for await (const some of records ? readRecords(lines, records, header ? rejected?.afterHeader() : came) : lines) {
       linesRead += some.length
-      if (!records && refused) for (const line of some) came(originalOf(line as Line))
+      if (!records && rejected) for (const line of some) came(originalOf(line as Line))
       yield some
     }
   }
@@ -51,7 +52,7 @@ export async function runImport(run: ImportRun, list: List): Promise<ExitCode> {
     report = await importLines(dataSource, target, entries(), {
       signal,
       dryRun,
-      onAnswers: async (areRefused) => await refused?.answered(areRefused),
+      onAnswers: async (areRejected) => await rejected?.answered(areRejected),
       onProgress: (counts) => {
         // An estimate, because more lines have been read than the server has processed.
         const read = list.fraction()
@@ -64,18 +65,18 @@ export async function runImport(run: ImportRun, list: List): Promise<ExitCode> {
     signal.removeEventListener('abort', close)
     progress.end()
     list.close()
-    await refused?.close()
+    await rejected?.close()
   }
   const { end, ...counted } = report
   const error = end.kind === 'failed' ? { error: describeError(end.error), where: end.where } : {}
   const each = records && records.format !== 'ndjson' ? 'record' : 'line'
   if (json) writeEvent(stdout, { event: 'report', ...counted, end: end.kind, ...error })
   else stdout.write(formatReport(report, { dryRun, each, header }))
-  if (refused && refused.lost > 0) stderr.write(`\n${number(refused.lost)} ${NOT_KEPT}\n`)
+  if (rejected && rejected.lost > 0) stderr.write(`\n${number(rejected.lost)} ${NOT_KEPT}\n`)
   return conclude(report, run)
 }
 
-const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the file of --refused.'
+const NOT_KEPT = 'rejected lines are too long for the file of --rejected.'
 
 function conclude(
   { end, lines, created, found, rejected }: ImportReport,
@@ -102,8 +103,8 @@ function conclude(
 export interface ImportOptions {
   /** Called after each batch. */
   readonly onProgress?: (counts: ImportCounts) => void
-  /** Called for each batch before `onProgress`, with whether each line is refused, in the order of the list. */
-  readonly onAnswers?: (areRefused: readonly boolean[]) => Promise<void>
+  /** Called for each batch before `onProgress`, with whether each line is rejected, in the order of the list. */
+  readonly onAnswers?: (areRejected: readonly boolean[]) => Promise<void>
   /** Whether rows are only looked up. Missing rows count as created. @default false */
   readonly dryRun?: boolean
   /** Once aborted, no batch is sent after the current ones. */
@@ -111,7 +112,7 @@ export interface ImportOptions {
 }
 
 /**
- * Finds or creates a row for every line, as a stream does. A refused line is counted and skipped.
+ * Finds or creates a row for every line, as a stream does. A rejected line is counted and skipped.
  *
  * @param lines as `readLines` or `readRecords` yields them
  * @throws SchemaDriftError, UnsupportedDatabaseError before anything is read or written
@@ -156,8 +157,8 @@ export async function importLines(
         fail(failed.error, `lines ${number(first)} to ${number(first + results.length - 1)}`)
         flow.stop()
       }
-      const areRefused = results.map((result) => countLine(tally, result, failed !== undefined))
-      await onAnswers?.(areRefused)
+      const areRejected = results.map((result) => countLine(tally, result, failed !== undefined))
+      await onAnswers?.(areRejected)
       onProgress?.(tally.counts)
     }
   } catch (error) {
@@ -223,7 +224,7 @@ function wholeRefusal(results: readonly LineResult[]): { readonly error: unknown
 
 type LineResult = FindOrCreateManyResult<ObjectLiteral> | undefined
 
-/** @returns whether the line is refused */
+/** @returns whether the line is rejected */
 function countLine(tally: ImportTally, result: LineResult, failed: boolean): boolean {
   const error = result && 'error' in result ? result.error : undefined
   if (result && 'entity' in result) tally.stored(result.created, hashNumberOf(result.entity))
@@ -256,10 +257,8 @@ export interface ImportTarget {
 
 /** The names that a person typed. */
 export interface TargetNames {
-  /** An entity's class name, or its table name with or without the schema. */
+  /** An entity's class name, or its table name with or without the schema, perhaps with a unique text: `Page.url`. */
   readonly entity: string
-  /** The name of the unique text, as in the option `by`. @default the entity's only one */
-  readonly property?: string | undefined
   /** How records fill properties; if undefined, each line is a text. */
   readonly records?: RecordRules | undefined
   /** Constant values for every row, by property. @default none */
@@ -273,16 +272,15 @@ export interface TargetNames {
  * @throws DeclarationError if a line is not enough to make a row
  */
 export function findImportTarget(dataSource: DataSource, names: TargetNames): ImportTarget {
-  const { entity, property } = names
-  const metadata = findEntity(dataSource, entity)
+  const { metadata, property } = findEntity(dataSource, names.entity)
   const texts = textNames(dataSource, metadata)
   const [only, ...more] = texts
   if (only === undefined) {
     throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
   }
   if (property === undefined ? more.length > 0 : !texts.includes(property)) {
-    const known = texts.map((name) => `"${name}"`).join(', ')
-    throw new UsageError(`Choose a unique text of ${metadata.name} with --property: ${known}.`)
+    const known = texts.map((name) => `${metadata.name}.${name}`).join(', ')
+    throw new UsageError(`Choose a unique text of ${metadata.name}: --entity ${known}.`)
   }
   const rows = withKeyOnly(entityTextOf(dataSource.manager, metadata.target, property ?? only))
   return {
@@ -314,7 +312,9 @@ function valuesMaker(
   const given = [...(records ? records.map.keys() : textual), ...set.keys()]
   const other = given.find((one) => !known.has(one))
   if (other !== undefined) {
-    throw new UsageError(`${metadata.name} has no property "${other}". It has: ${[...known].join(', ')}.`)
+    throw new UsageError(
+      `${metadata.name} has no property "${other}".${didYouMean(other, [...known])} It has: ${[...known].join(', ')}.`,
+    )
   }
   const needed = parse ? textual : [...textual, ...scope.map(({ propertyPath }) => propertyPath)]
   const missing = needed.find((one) => !given.includes(one))
@@ -334,12 +334,12 @@ function valuesMaker(
 }
 
 /**
- * Opens the file for the lines that an import refuses. A file that is not empty is not changed.
+ * Opens the file for the lines that an import rejects. A file that is not empty is not changed.
  *
  * @throws UsageError if it is not empty
  * @throws Error if it cannot be written
  */
-async function openRefused(name: string): Promise<RefusedLines> {
+async function openRejected(name: string): Promise<RejectedLines> {
   let file: FileHandle | undefined
   let size: number
   try {
@@ -349,14 +349,14 @@ async function openRefused(name: string): Promise<RefusedLines> {
     await file?.close()
     throw unwritable(error)
   }
-  if (size === 0) return new RefusedLines(file)
+  if (size === 0) return new RejectedLines(file)
   await file.close()
-  throw new UsageError(`--refused names a file that is not empty: ${name}. Name another file, or remove it.`)
+  throw new UsageError(`--rejected names a file that is not empty: ${name}. Name another file, or remove it.`)
 }
 
-/** Writes the refused lines of a list to a file, unchanged. Each ends with LF. */
-class RefusedLines {
-  /** How many refused lines were too long to be kept. */
+/** Writes the rejected lines of a list to a file, unchanged. Each ends with LF. */
+class RejectedLines {
+  /** How many rejected lines were too long to be kept. */
   lost = 0
   private header: Original | undefined
   /** Lines that have no answer yet. */
@@ -369,7 +369,7 @@ class RefusedLines {
     this.waiting.push(line)
   }
 
-  /** Receives the records of a CSV list. The first is the header, which is written before the first refused record. */
+  /** Receives the records of a CSV list. The first is the header, which is written before the first rejected record. */
   afterHeader(): (record: Original | undefined) => void {
     let first = true
     return (record) => {
@@ -380,14 +380,14 @@ class RefusedLines {
   }
 
   /**
-   * Writes the refused lines among the next lines.
+   * Writes the rejected lines among the next lines.
    *
    * @throws Error if the file cannot be written
    */
-  async answered(areRefused: readonly boolean[]): Promise<void> {
+  async answered(areRejected: readonly boolean[]): Promise<void> {
     const parts: Original[] = []
-    for (const [index, line] of this.waiting.splice(0, areRefused.length).entries()) {
-      if (areRefused[index] !== true) continue
+    for (const [index, line] of this.waiting.splice(0, areRejected.length).entries()) {
+      if (areRejected[index] !== true) continue
       if (line === undefined) this.lost += 1
       else parts.push(line)
     }
@@ -408,6 +408,6 @@ class RefusedLines {
 }
 
 const unwritable = (error: unknown): Error =>
-  new Error(`Cannot write the refused lines: ${error instanceof Error ? error.message : String(error)}`, {
+  new Error(`Cannot write the rejected lines: ${error instanceof Error ? error.message : String(error)}`, {
     cause: error,
   })

@@ -11,7 +11,15 @@ import { recount } from '../numbers'
 import { LIBRARY_SQL } from '../core'
 import { runAdopt } from './adopt'
 import { explainError, runDoctor } from './commands'
-import { EXIT, type ExitCode, HELP, type Invocation, parseInvocation, type PrintInvocation, UsageError } from './usage'
+import {
+  EXIT,
+  type ExitCode,
+  helpOf,
+  type Invocation,
+  parseInvocation,
+  type PrintInvocation,
+  UsageError,
+} from './usage'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
@@ -31,7 +39,7 @@ function keepHeapSmall(): void {
 
 async function main(args: readonly string[]): Promise<ExitCode> {
   const invocation = parseInvocation(args)
-  if (invocation.kind === 'help') process.stdout.write(HELP)
+  if (invocation.kind === 'help') process.stdout.write(helpOf(invocation.command))
   else if (invocation.kind === 'sql') process.stdout.write(LIBRARY_SQL)
   else if (invocation.kind === 'explain')
     process.stdout.write(explainError(packageFile('docs/errors.md'), invocation.error))
@@ -54,9 +62,8 @@ async function connected(invocation: Exclude<Invocation, PrintInvocation>): Prom
   try {
     keepHeapSmall()
     if (command.kind === 'recount') {
-      const { entity, property: by } = command
-      const { target } = findEntity(dataSource, entity)
-      const rows = await recount(dataSource.manager, target, undefined, by === undefined ? {} : { by })
+      const { metadata, property: by } = findEntity(dataSource, command.entity)
+      const rows = await recount(dataSource.manager, metadata.target, undefined, by === undefined ? {} : { by })
       process.stdout.write(`${number(rows)} rows count.\n`)
       return EXIT.done
     }

@@ -91,7 +91,7 @@ export function formatReport(report: ImportReport, counted: Counted = {}): strin
   return [...table, ...formatRejections(report, counted), ...note].map((line) => `${line}\n`).join('')
 }
 
-const DRY_RUN = 'No row was written. What the database itself refuses, only an import without --dry-run shows.'
+const DRY_RUN = 'No row was written. Only an import without --dry-run shows what the database itself rejects.'
 
 function formatRejections(
   { rejections, rejected }: ImportReport,

@@ -191,13 +191,13 @@ async function registerTsx(absolute: string): Promise<boolean> {
 }
 
 /**
- * Returns why a line was refused, as one clause. From the database's own errors it takes only the code and the
+ * Returns why a line was rejected, as one clause. From the database's own errors it takes only the code and the
  * constraint or column, because their messages may quote the text ('invalid input syntax for …: "…"').
  */
 export function refusalReason(error: unknown): string {
   const refused = serverError(error)
-  if (refused) return `the database refuses it (${codeAndName(refused)})`
-  if (!(error instanceof Error)) return 'it is refused'
+  if (refused) return `the database rejects it (${codeAndName(refused)})`
+  if (!(error instanceof Error)) return 'it is rejected'
   // The code is checked too, because a declaration may belong to another copy of this package.
   const isOurs = error instanceof UniqueTextError || ('code' in error && error.code === 'TEXT_REJECTED')
   if (!isOurs) return `the declaration's "parse" threw a ${error.name} for it`
@@ -221,7 +221,7 @@ export function describeError(error: unknown): string {
   }
   const refused = serverError(error)
   if (!refused) return printableLines(error.message === '' ? error.name : error.message)
-  const message = TELLS_NO_VALUES.test(refused.code) ? printable(error.message) : 'the database refuses a statement'
+  const message = TELLS_NO_VALUES.test(refused.code) ? printable(error.message) : 'the database rejects a statement'
   return `${message} (${codeAndName(refused)})`
 }
 

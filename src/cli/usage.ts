@@ -3,6 +3,7 @@ import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { AdoptOptions, MergeOptions } from '../adopt'
 import { STEPS } from '../adopt/options'
 import type { DataSource } from 'typeorm'
+import { didYouMean } from './did-you-mean'
 import type { RecordFormat, RecordRules } from './records'
 import type { Streams } from './terminal'
 
@@ -11,7 +12,7 @@ export type Invocation = PrintInvocation | DoctorInvocation | EntityInvocation
 
 /** A command that only prints, and needs no DataSource. */
 export type PrintInvocation =
-  | { readonly kind: 'help' }
+  | { readonly kind: 'help'; readonly command: CommandName | undefined }
   | { readonly kind: 'version' }
   | { readonly kind: 'sql' }
   | { readonly kind: 'explain'; readonly error: string | undefined }
@@ -27,8 +28,8 @@ interface DoctorInvocation {
 /** A command for one entity. */
 type EntityInvocation = {
   readonly dataSource: string
+  /** A class or table, perhaps with a property: `Page.url`. */
   readonly entity: string
-  readonly property: string | undefined
 } & (
   | { readonly kind: 'recount' }
   | {
@@ -40,8 +41,8 @@ type EntityInvocation = {
       /** Constant values for every row, by property. */
       readonly set: ReadonlyMap<string, string>
       readonly dryRun: boolean
-      /** The file for the refused lines. */
-      readonly refused: string | undefined
+      /** The file for the rejected lines. */
+      readonly rejected: string | undefined
       /** Whether all output is lines of JSON. */
       readonly json: boolean
     }
@@ -54,7 +55,7 @@ type EntityInvocation = {
       /** The options for the pace of every step. */
       readonly pace: Pick<
         AdoptOptions,
-        'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
+        'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'maxWalBytes'
       >
       /** The merge of duplicates once the table is adopted. */
       readonly merge: Required<Pick<MergeOptions, 'keep' | 'also' | 'list'>> | undefined
@@ -78,117 +79,155 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME]
-                                  [--format FORMAT --map PROPERTY=COLUMN …]
-                                  [--set PROPERTY=VALUE …] [--dry-run]
-                                  [--refused FILE] [--json] LIST
-       typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME] [--json]
-       typeorm-unique-text recount -d DATA-SOURCE --entity NAME [--property NAME]
-       typeorm-unique-text adopt|abandon -d DATA-SOURCE --entity NAME
-                           [--property NAME] [OPTIONS of adopt]
-       typeorm-unique-text explain CODE
-       typeorm-unique-text sql
+const DATA_SOURCE = `
+  -d, --dataSource FILE  the file that exports the DataSource, as for TypeORM's own
+                         commands; your project's tsx loads TypeScript`
+const ENTITY = `${DATA_SOURCE}
+      --entity NAME      the class or table, and the unique text if there are several:
+                         Page.url`
+const JSON_EVENTS = `
+      --json             print each event as a line of JSON`
 
-import finds or creates a row for each line of LIST: a UTF-8 file, or - for standard
-input. Lines end with LF or CRLF and have at most 4 MiB.
-With --format each record is a row, whose properties --map fills; --set fills one of
-every row.
-Lines that are refused are counted; the first five are reported with the reason, and
---refused FILE writes all of them to FILE as they came, to be mended and imported.
-With --dry-run it looks rows up and says what it would do, and writes no row.
-You can run it again at any time: rows that exist are found, and none is created twice.
+/** The commands, with their help: what it is for, its operand, its options, and an example. */
+const COMMANDS = {
+  import: `LIST
 
-doctor examines the stored rows, in batches and without blocking anybody: duplicate
-texts, wrong hashes, chains, names and counts, texts that are not normalized, and
-missing or disabled triggers, indexes and checks. It changes nothing.
-
-recount counts the rows of every scope anew, for countWithin(): after rows were written
-while triggers were off. The application may run (docs/backup-and-restore.md).
-
-explain prints what an error means and what to do: TEXT_TAKEN, UT002.
-
-sql prints the functions that run in the database, for other programs (docs/sql.md).
-
-adopt brings a table with rows under the guard while the application runs. If it stops,
-the same command continues. Of an adopted table, it normalizes what other code has
-written. abandon removes everything again and changes no text (docs/adopting.md).
-
-      --dry-run             print the steps, their SQL, and which stored texts are equal,
-                            or which the normalizer would change, refuse or make equal.
-                            Change nothing. Of an adopted table with --merge: do each
-                            batch, undo it, and print what it would change and leave
-      --until STEP          stop after begin, fill, number, index, check or guard
-      --batch-ms N          how long a batch lasts (default 50)
-      --pause N             milliseconds between two batches (default 0), or a file that
-                            holds the number and may change meanwhile: ./pause.txt
-      --max-lag N           wait while a standby is more than N milliseconds behind
-      --max-wal N           wait while slots or the archive need more than N MB of WAL
-      --fake MIGRATION      then mark this pending migration as run
-      --merge WHICH         then keep the oldest or newest row of equal texts, turn all
-                            references to it, and delete the others; needs --list
-      --also TABLE.COLUMN   a reference without a foreign key to turn too; repeatable. Of
-                            a column that refers to several tables also which rows:
-                            "file.owner_id where owner_type = 'page'"
-      --list FILE           the file that keeps the rows that a merge deletes, and the
-                            references that it turns, as lines of JSON to restore them
-                            from; the list of an earlier merge is continued
-      --refused WHAT        keep or delete rows whose texts the normalizer refuses
-      --user-triggers fire  let the table's own triggers run for every row
-
-  -d, --dataSource FILE   the file that exports the DataSource, as for TypeORM's own
-                          commands; TypeScript is loaded with your project's tsx
-      --entity NAME       the entity's class name or table name
-      --property NAME     the unique text, or for recount the number; needed only if the
-                          entity has several
-      --format FORMAT     LIST is csv (RFC 4180), tsv, or ndjson (a JSON object a line)
+Finds or creates a row for each line of LIST, a UTF-8 file, or - for standard input. You
+can run it again at any time: rows that exist are found. Lines end with LF or CRLF and
+have at most 4 MiB. Rejected lines are counted, and the first five are printed.
+${ENTITY}
+      --format FORMAT    LIST has records: csv (RFC 4180), tsv, or ndjson (a JSON object a
+                         line)
       --map PROPERTY=COLUMN
-                          the column or key that fills a property; repeatable. The first
-                          record names the columns, unless each COLUMN is a number
+                         the column or key that fills a property; repeatable. The first
+                         record names the columns, unless each COLUMN is a number
       --set PROPERTY=VALUE
-                          the value of a property in every row; repeatable
-      --json              print the report of the doctor as JSON (docs/doctor.md); import,
-                          adopt and abandon print each event as a line of JSON
-  -h, --help              show this help and exit
-  -v, --version           show the version and exit
+                         the value of a property in every row; repeatable
+      --rejected FILE    a new file for the rejected lines, unchanged
+      --dry-run          look rows up, print what would be created, and write nothing${JSON_EVENTS}
 
-Exit codes: 0 success, 1 failure, rows that are left, or an error that the doctor found,
-2 wrong usage, 130 stopped by Ctrl-C, 143 by SIGTERM.
-`
+Example: npx typeorm-unique-text import -d ormconfig.ts --entity Page urls.txt
+Page: docs/operations.md`,
+  adopt: `
 
-const COMMANDS = ['import', 'doctor', 'recount', 'adopt', 'abandon'] as const
+Puts the guard on a table with rows while the application runs. If it stops, run the same
+command again: it continues. In an adopted table, it normalizes texts that other code has
+written.
+${ENTITY}
+      --dry-run          print the steps with their SQL, and the stored texts that are
+                         equal or that the normalizer would change, reject or make equal.
+                         With --merge, if the table is adopted: what a merge would change
+                         and keep. Write nothing
+      --rejected WHAT    keep or delete rows whose texts the normalizer rejects
+      --until STEP       stop after begin, fill, number, index, check or guard
+      --batch-ms N       how long a batch lasts (default 50)
+      --pause N          milliseconds between two batches (default 0), or a file that
+                         contains the number and may change meanwhile: ./pause.txt
+      --max-lag N        wait while a standby lags by more than N milliseconds
+      --max-wal N        wait while slots or the archive retain more than N MB of WAL
+      --user-triggers fire
+                         let the table's own triggers run for every row
+      --fake MIGRATION   then mark this pending migration as run
+      --merge WHICH      then keep the oldest or newest row of equal texts, redirect all
+                         references to it, and delete the others; needs --list
+      --also TABLE.COLUMN
+                         a reference without a foreign key that a merge also redirects;
+                         repeatable. If the column refers to several tables, add which
+                         rows: "file.owner_id where owner_type = 'page'"
+      --list FILE        the file for what a merge deletes and redirects, as lines of JSON
+                         to restore it from; an existing list is continued${JSON_EVENTS}
 
-type CommandName = (typeof COMMANDS)[number]
+Example: npx typeorm-unique-text adopt -d ormconfig.ts --entity Page --dry-run
+Page: docs/adopting.md`,
+  abandon: `
 
-type Option = NonNullable<ParseArgsConfig['options']>[string] & {
-  /** The commands that take it. @default all */
-  readonly of?: readonly CommandName[]
+Removes from a table what adopt has added. It changes no text.
+${ENTITY}${JSON_EVENTS}
+
+Example: npx typeorm-unique-text abandon -d ormconfig.ts --entity Page
+Page: docs/adopting.md`,
+  doctor: `
+
+Reads the stored rows in batches, without blocking other sessions. It reports duplicates,
+wrong hashes, texts that are not normalized, wrong names, numbers and counts, and missing
+or disabled triggers, indexes and checks. It changes nothing.
+${DATA_SOURCE}
+      --entity NAME      examine only this class or table
+      --json             print the report as JSON
+
+Example: npx typeorm-unique-text doctor -d ormconfig.ts
+Page: docs/doctor.md`,
+  recount: `
+
+Counts the rows of each scope again, for countWithin(), after rows were written while
+triggers were off. The application may run meanwhile.
+${DATA_SOURCE}
+      --entity NAME      the class or table, and the number if there are several:
+                         Comment.position
+
+Example: npx typeorm-unique-text recount -d ormconfig.ts --entity Comment
+Page: docs/backup-and-restore.md`,
+  explain: `CODE
+
+Prints what an error means and what to do.
+
+Example: npx typeorm-unique-text explain TEXT_TAKEN
+Page: docs/errors.md`,
+  sql: `
+
+Prints the functions that run in the database, for programs in other languages.
+
+Example: npx typeorm-unique-text sql
+Page: docs/sql.md`,
 }
 
-/** The options, and the commands that take them. */
+type CommandName = keyof typeof COMMANDS
+
+const HELP = `Usage: typeorm-unique-text COMMAND [OPTIONS]
+
+  import   finds or creates a row for each line of a list
+  adopt    puts the guard on a table with rows, and can merge duplicates
+  abandon  removes what adopt has added
+  doctor   examines the stored rows, and changes nothing
+  recount  counts the rows of each scope again
+  explain  prints what an error means and what to do
+  sql      prints the functions that run in the database
+
+  -h, --help     print this help, or with a COMMAND its options and an example
+  -v, --version  print the version
+
+Exit codes: 0 success; 1 failure, rows that stay to be merged by hand, or an error that
+the doctor found; 2 wrong usage; 130 stopped by Ctrl-C, 143 by SIGTERM.
+`
+
+/** The help of a command, or of all. */
+export const helpOf = (command: CommandName | undefined): string =>
+  command === undefined ? HELP : `Usage: typeorm-unique-text ${command} [OPTIONS] ${COMMANDS[command]}\n`
+
+/** The options. A command takes those that its help has. */
 const OPTIONS = {
   // The spelling is that of TypeORM's own commands.
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
-  property: { type: 'string', of: ['import', 'recount', 'adopt', 'abandon'] },
-  format: { type: 'string', of: ['import'] },
-  map: { type: 'string', multiple: true, of: ['import'] },
-  set: { type: 'string', multiple: true, of: ['import'] },
-  json: { type: 'boolean', of: ['import', 'doctor', 'adopt', 'abandon'] },
-  'dry-run': { type: 'boolean', of: ['import', 'adopt'] },
-  until: { type: 'string', of: ['adopt'] },
-  'batch-ms': { type: 'string', of: ['adopt'] },
-  pause: { type: 'string', of: ['adopt'] },
-  'max-lag': { type: 'string', of: ['adopt'] },
-  'max-wal': { type: 'string', of: ['adopt'] },
-  fake: { type: 'string', of: ['adopt'] },
-  merge: { type: 'string', of: ['adopt'] },
-  also: { type: 'string', multiple: true, of: ['adopt'] },
-  list: { type: 'string', of: ['adopt'] },
-  refused: { type: 'string', of: ['import', 'adopt'] },
-  'user-triggers': { type: 'string', of: ['adopt'] },
+  format: { type: 'string' },
+  map: { type: 'string', multiple: true },
+  set: { type: 'string', multiple: true },
+  json: { type: 'boolean' },
+  'dry-run': { type: 'boolean' },
+  until: { type: 'string' },
+  'batch-ms': { type: 'string' },
+  pause: { type: 'string' },
+  'max-lag': { type: 'string' },
+  'max-wal': { type: 'string' },
+  fake: { type: 'string' },
+  merge: { type: 'string' },
+  also: { type: 'string', multiple: true },
+  list: { type: 'string' },
+  rejected: { type: 'string' },
+  'user-triggers': { type: 'string' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
-} as const satisfies Readonly<Record<string, Option>>
+} as const satisfies ParseArgsConfig['options']
 
 /**
  * Parses the command line.
@@ -198,53 +237,49 @@ const OPTIONS = {
  */
 export function parseInvocation(args: readonly string[]): Invocation {
   const { values, positionals } = parse(args)
-  if (values.help === true) return { kind: 'help' }
+  const [given, ...operands] = positionals
+  const kind = commandOf(given)
+  if (values.help === true) return { kind: 'help', command: kind }
   if (values.version === true) return { kind: 'version' }
-  const [command, ...operands] = positionals
-  const known = [...COMMANDS, 'explain', 'sql'].join(', ')
-  if (command === undefined) throw new UsageError(`Name a command: ${known}.`)
-  if (command === 'explain' || command === 'sql') return printing(command, values, operands)
-  const kind = COMMANDS.find((one) => one === command)
-  if (kind === undefined) throw new UsageError(`Unknown command "${command}". The commands are ${known}.`)
+  if (kind === undefined) throw new UsageError(`Name a command: ${Object.keys(COMMANDS).join(', ')}.`)
   requireTaken(kind, values, operands)
-  const { dataSource, entity, property } = values
+  if (kind === 'explain') return { kind, error: operands[0] }
+  if (kind === 'sql') return { kind }
+  const { dataSource, entity } = values
   if (dataSource === undefined) throw new UsageError('Name the file that exports the DataSource: -d ormconfig.ts')
   if (kind === 'doctor') return { kind, dataSource, entity, json: values.json === true }
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
-  const named = { dataSource, entity, property }
+  const named = { dataSource, entity }
   if (kind === 'recount') return { kind, ...named }
   if (kind === 'import') return { kind, ...named, ...listOptions(values, operands) }
   return { kind, ...named, ...adoptOptions(values) }
 }
 
-type Values = ReturnType<typeof parse>['values']
-
-/** Parses a command that needs no DataSource. It refuses what it would ignore: `sql --entity` would print all. */
-function printing(command: 'explain' | 'sql', values: Values, operands: readonly string[]): PrintInvocation {
-  const [option] = Object.keys(values)
-  if (option !== undefined) throw new UsageError(`${command} has no option --${option}. Remove it.`)
-  const [error] = operands
-  if (command === 'explain' && operands.length <= 1) return { kind: command, error }
-  if (command === 'sql' && error === undefined) return { kind: command }
-  throw new UsageError(command === 'sql' ? 'sql takes no argument. Remove it.' : 'Name only one error.')
+function commandOf(given: string | undefined): CommandName | undefined {
+  const known = Object.keys(COMMANDS)
+  const found = known.find((one): one is CommandName => one === given)
+  if (found !== undefined || given === undefined) return found
+  throw new UsageError(`Unknown command "${given}".${didYouMean(given, known)} The commands are ${known.join(', ')}.`)
 }
 
-/** Refuses options that a command would ignore: `abandon --dry-run` would abandon. */
+type Values = ReturnType<typeof parse>['values']
+
+/** Refuses options and operands that a command would ignore: `abandon --dry-run` would abandon. */
 function requireTaken(command: CommandName, values: Values, operands: readonly string[]): void {
   const given = Object.keys(values)
-  const options: Readonly<Record<string, Option>> = OPTIONS
-  const other = given.find((name) => options[name]?.of?.includes(command) === false)
+  const other = given.find((name) => !COMMANDS[command].includes(` --${name} `))
   if (other !== undefined) throw new UsageError(`${command} has no option --${other}. Remove it.`)
-  if (operands.length > 0 && command !== 'import')
-    throw new UsageError(`${command} takes no list. Name an entity by --entity.`)
+  if (operands.length > 1 && command === 'explain') throw new UsageError('Name only one error.')
+  if (operands.length > 0 && COMMANDS[command].startsWith('\n'))
+    throw new UsageError(`${command} takes no argument "${operands[0]}". Remove it, or name an entity: --entity Page`)
   if (!given.includes('merge') && given.some((name) => ['also', 'list'].includes(name)))
     throw new UsageError('--also and --list are for --merge: --merge oldest --list merge.jsonl')
   if (given.includes('merge') && !given.includes('list'))
-    throw new UsageError('Name the file that keeps what the merge deletes and changes: --list merge.jsonl')
+    throw new UsageError('Name the file for what the merge deletes and changes: --list merge.jsonl')
 }
 
 function listOptions(values: Values, [list, ...more]: readonly string[]) {
-  const { format, map = [], set = [], 'dry-run': dryRun = false, refused, json = false } = values
+  const { format, map = [], set = [], 'dry-run': dryRun = false, rejected, json = false } = values
   if ((format === undefined) !== (map.length === 0))
     throw new UsageError('--format and --map go together: --format csv --map url=link')
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
@@ -252,7 +287,7 @@ function listOptions(values: Values, [list, ...more]: readonly string[]) {
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
   const chosen = choiceOf<RecordFormat>('format', format, ['csv', 'tsv', 'ndjson'])
   const records = chosen && { format: chosen, map: propertyPairs('map', map) }
-  return { list, records, set: propertyPairs('set', set), dryRun, refused, json }
+  return { list, records, set: propertyPairs('set', set), dryRun, rejected, json }
 }
 
 /** Parses the option's value for each property. */
@@ -274,7 +309,6 @@ function adoptOptions(values: Values) {
   const batch = wholeNumber('batch-ms', values['batch-ms'])
   const wal = wholeNumber('max-wal', values['max-wal'], 'megabytes')
   const pace = {
-    property: values.property,
     ...(batch === undefined ? {} : { batchMilliseconds: batch }),
     ...(values.pause === undefined ? {} : { pauseMilliseconds: pauseOf(values.pause) }),
     maxLagMilliseconds: wholeNumber('max-lag', values['max-lag']),
@@ -287,7 +321,7 @@ function adoptOptions(values: Values) {
       ...pace,
       fake: values.fake,
       until: choiceOf('until', values.until, STEPS),
-      refused: choiceOf('refused', values.refused, ['keep', 'delete']),
+      refused: choiceOf('rejected', values.rejected, ['keep', 'delete']),
       userTriggers: choiceOf('user-triggers', values['user-triggers'], ['fire']),
     },
     pace,
@@ -326,14 +360,20 @@ function choiceOf<T extends string>(name: string, given: string | undefined, all
   if (given === undefined) return undefined
   const found = all.find((one) => one === given)
   if (found !== undefined) return found
-  throw new UsageError(`--${name} is one of: ${all.join(', ')}.`)
+  throw new UsageError(`--${name} is one of: ${all.join(', ')}.${didYouMean(given, all)}`)
 }
 
 function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true, strict: true })
   } catch (error) {
-    if (error instanceof TypeError && 'code' in error) throw new UsageError(error.message, { cause: error })
-    throw error
+    if (!(error instanceof TypeError && 'code' in error)) throw error
+    const names = args.flatMap((one) => /^--([^=]+)/u.exec(one)?.[1] ?? [])
+    const other = names.find((name) => !(name in OPTIONS))
+    const isUnknown = error.code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' && other !== undefined
+    const message = isUnknown
+      ? `Unknown option --${other}.${didYouMean(other, Object.keys(OPTIONS), '--')}`
+      : error.message
+    throw new UsageError(message, { cause: error })
   }
 }

@@ -428,7 +428,7 @@ export interface LargeWork {
 
 /** @param what the entity and the property that are adopted */
 export const adoptInstead = (what: { readonly entity: string; readonly property: string }): string => {
-  const command = `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${what.entity} --property ${what.property}`
+  const command = `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${what.entity}.${what.property}`
   return (
     `Run ${literal(`${command} --fake NAME`)} with the name of this migration: it does the same while others use the ` +
     `table, and marks this migration alone as run. Move first what else this migration does into another one.`

@@ -35,7 +35,7 @@ describe.concurrent('a project that installs the tarball', () => {
     const start = { dataSource: 'data-source.js', app: 'app.js', esm: false }
     await runQuickStart(project, start)
     succeed(await project.run('typeorm', ['schema:sync', '-d', start.dataSource]))
-    const command = ['import', '-d', start.dataSource, '--entity', 'Page', '--property', 'url', 'list.txt']
+    const command = ['import', '-d', start.dataSource, '--entity', 'Page.url', 'list.txt']
     succeed(await project.run('typeorm-unique-text', command))
     expect(await runOnce(databaseUrl, 'select url from page')).toEqual([{ url: 'http://example.com/1' }])
   })

@@ -219,7 +219,7 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   expect(second.out).toMatch(
     /7 texts are held by several rows: 53 rows too many, at most 9 of one text.*The table is adopted\.\n$/s,
   )
-  expect(second.out).toContain('They stay; new duplicates are refused.')
+  expect(second.out).toContain('They are kept; new duplicates are rejected.')
   expect((await command('adopt', ...target)).out).toMatch(/already adopted/)
   expect((await command('adopt', ...target, '--merge', 'oldest', '--list', newList())).out).toMatch(
     /already adopted.*\n53 rows were merged\.\n$/s,
@@ -253,9 +253,9 @@ test('the command says what to do about duplicates that it merges, and about tho
   const { out, err, code } = await command(...merge)
   expect(code).toBe(1)
   expect(err).toMatch(/^[\d:]{8} {2}merge {2}\d+ % {2}\d+ of 53 rows/m)
-  expect(out).toMatch(/at most 9 of one text\. New duplicates are refused\./)
+  expect(out).toMatch(/at most 9 of one text\. New duplicates are rejected\./)
   expect(out).toMatch(
-    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references turned: 1\nRows left as they are: 1\n {2}mark_pkey\nThe list has all of them: /,
+    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references redirected: 1\nRows kept: 1\n {2}mark_pkey\nThe list has all of them: /,
   )
   await client.query('delete from mark')
   expect(await command(...merge)).toMatchObject({

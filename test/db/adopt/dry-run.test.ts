@@ -117,7 +117,7 @@ test('the command lists what a merge would do', async () => {
   expect(dry).toMatchObject({
     code: 1,
     out: expect.stringMatching(
-      /^The table is already adopted\.\n\d+ rows would be merged\.\n.*"visit" \(page\): references turned: \d+\n.*Rows left as they are: \d+\n/s,
+      /^The table is already adopted\.\n\d+ rows would be merged\.\n.*"visit" \(page\): references redirected: \d+\n.*Rows kept: \d+\n/s,
     ) as string,
   })
   expect(await everything()).toBe(before)

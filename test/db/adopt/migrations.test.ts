@@ -22,9 +22,7 @@ test('a migration refuses a large table at once, with the command to run', async
   await fillLarge()
   const dataSource = await db.dataSource([Page], { synchronize: false })
   const failure: unknown = await migrate(dataSource).catch((error: unknown) => error)
-  expect(String(failure)).toMatch(
-    /more than 100000 rows.*typeorm-unique-text adopt -d ormconfig\.ts --entity Page --property url/,
-  )
+  expect(String(failure)).toMatch(/more than 100000 rows.*typeorm-unique-text adopt -d ormconfig\.ts --entity Page.url/)
   const { up } = await generate(dataSource)
   // Nothing was changed, and nothing comes before it: also where a migration has no transaction.
   expect(up[0]).toMatch(/^DO .*more than 100000 rows/s)
@@ -229,10 +227,7 @@ test('what the refusal of a large table advises is done as it says, and a migrat
   const migrations = [AddsText1795255200001, Unrelated1795255200002]
   const dataSource = await db.dataSource([Page], { synchronize: false, migrations })
   const failure = String(await dataSource.runMigrations().catch((error: unknown) => error))
-  const command = /typeorm-unique-text adopt -d ormconfig\.ts --entity (\w+) --property (\w+) --fake NAME/u.exec(
-    failure,
-  )
-  expect(command?.slice(1)).toEqual([Page.name, 'url'])
+  expect(failure).toContain(`typeorm-unique-text adopt -d ormconfig.ts --entity ${Page.name}.url --fake NAME`)
   await adopt(dataSource, Page, { fake: AddsText1795255200001.name })
   expect(await dataSource.runMigrations()).toMatchObject([{ name: Unrelated1795255200002.name }])
   expect(await client.query('select from unrelated')).toMatchObject({ rowCount: 0 })

@@ -199,7 +199,7 @@ describe('a table that another role has planted under a name of ours', () => {
     expect(findings.map(({ code }) => code)).toContain('table.different')
   })
 
-  test('has no references turned, by which its triggers would run as the role that merges', async () => {
+  test('has no references redirected, by which its triggers would run as the role that merges', async () => {
     await fillPages()
     await client.query('grant references (id), select on page to adopt_planter')
     await plant('create table visit (id integer primary key, page integer references page (id))')

@@ -110,8 +110,7 @@ describe('importLines', () => {
   test('fills the properties of a record, within a scope and over several columns', async () => {
     const map = (names: Record<string, string>) => new Map(Object.entries(names))
     const note = {
-      entity: 'Note',
-      property: 'title',
+      entity: 'Note.title',
       records: { format: 'csv', map: map({ title: '1', body: '2' }) },
     } as const
     const notes = (tenant: string): Entry[] => [
@@ -273,14 +272,14 @@ describe('importLines', () => {
 
 describe('findTarget', () => {
   test.each([
-    ['Page', undefined, 'page', 'url'],
-    ['page', 'url', 'page', 'url'],
-    ['Crowded', undefined, 'crowd', 'text'],
-    ['crowd', undefined, 'crowd', 'text'],
-    ['Note', 'body', 'note', 'body'],
-    ['Url', 'url', 'urls', 'url'],
-  ])('%s and %s name %s.%s', (entity, property, table, name) => {
-    const { metadata, rows } = findImportTarget(dataSource, { entity, property })
+    ['Page', 'page', 'url'],
+    ['page.url', 'page', 'url'],
+    ['Crowded', 'crowd', 'text'],
+    ['crowd', 'crowd', 'text'],
+    ['Note.body', 'note', 'body'],
+    ['Url.url', 'urls', 'url'],
+  ])('%s names %s.%s', (entity, table, name) => {
+    const { metadata, rows } = findImportTarget(dataSource, { entity })
     expect([metadata.tableName, rows.declaration.name]).toEqual([table, name])
   })
 
@@ -290,9 +289,12 @@ describe('findTarget', () => {
       UsageError,
       'Entities with a unique text: "Url", "Page", "Crowded", "Note", "Person", "Slow".',
     ],
-    [{ entity: 'Note' }, UsageError, 'with --property: "title", "body"'],
-    [{ entity: 'Page', property: 'title' }, UsageError, 'with --property: "url"'],
-    [{ entity: 'Note', property: 'title' }, UsageError, 'A row needs "tenant" for "title" of Note: --set tenant=VALUE'],
+    [{ entity: 'Note' }, UsageError, 'Choose a unique text of Note: --entity Note.title, Note.body.'],
+    [{ entity: 'Pgae' }, UsageError, 'Did you mean "Page"?'],
+    [{ entity: 'Page.ulr' }, UsageError, 'Page has no property "ulr". Did you mean "url"?'],
+    [{ entity: 'Page', set: new Map([['titel', 'red']]) }, UsageError, 'Did you mean "title"?'],
+    [{ entity: 'Page.title' }, UsageError, 'Choose a unique text of Page: --entity Page.url.'],
+    [{ entity: 'Note.title' }, UsageError, 'A row needs "tenant" for "title" of Note: --set tenant=VALUE'],
     [{ entity: 'Page', set: new Map([['color', 'red']]) }, UsageError, 'Page has no property "color"'],
     [{ entity: 'Person' }, DeclarationError, 'option "parse"'],
     [{ entity: 'Plain' }, DeclarationError, 'declares no unique text'],
@@ -330,7 +332,7 @@ async function endOf(child: ChildProcessWithoutNullStreams): Promise<Ended> {
   return { code, stdout, stderr }
 }
 
-const IMPORT = ['import', '-d', 'ormconfig.ts', '--entity', 'Url', '--property', 'url']
+const IMPORT = ['import', '-d', 'ormconfig.ts', '--entity', 'Url.url']
 
 async function typed(args: readonly string[], input = '', databaseUrl = db.url): Promise<Ended> {
   const { child, ended } = start(args, databaseUrl)
@@ -358,7 +360,7 @@ describe('typeorm-unique-text import', () => {
     ])
     expect(nothing).toMatchObject({ code: 2, stdout: '' })
     expect(nothing.stderr).toMatch(
-      /^Name a command: import, doctor, recount, adopt, abandon, explain, sql\.\nSee typeorm-unique-text --help\.\n$/,
+      /^Name a command: import, adopt, abandon, doctor, recount, explain, sql\.\nSee typeorm-unique-text --help\.\n$/,
     )
     expect(entity).toMatchObject({ code: 2, stdout: '' })
     expect(entity.stderr).toMatch(/^The DataSource has no entity "Nobody"\. Entities with a unique text: "Url"\.\n/)
@@ -439,7 +441,7 @@ describe('typeorm-unique-text import', () => {
     }
   })
 
-  test('--refused writes the refused lines as they came, so that they are refused again, or mended', async () => {
+  test('--rejected writes the refused lines as they came, so that they are refused again, or mended', async () => {
     const [latin, cr] = [Buffer.from('http://r.example/\xe9', 'latin1'), 'http://r.example/a\rb']
     const before = numbered(3_500, (index) => `http://r.example/${index}`).join('\n')
     const list = Buffer.concat([Buffer.from(`\uFEFFsecret\r\n${before}\n${cr}\n\n`), latin, Buffer.from('\nftp://é')])
@@ -451,24 +453,24 @@ describe('typeorm-unique-text import', () => {
     ]
     writeFileSync(given, list)
     writeFileSync(refused, 'of an earlier import')
-    const over = await typed([...IMPORT, '--refused', refused, given])
+    const over = await typed([...IMPORT, '--rejected', refused, given])
     expect(over).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('a file that is not empty') })
     expect(readFileSync(refused, 'utf8')).toBe('of an earlier import')
     writeFileSync(refused, '')
-    const first = await typed([...IMPORT, '--refused', refused, given])
+    const first = await typed([...IMPORT, '--rejected', refused, given])
     expect([first.code, first.stderr]).toEqual([0, ''])
     expect(first.stdout).toMatch(/^lines +3,505\ncreated +3,500\nfound +0\nrejected +4\nblank +1\n/)
     expect(readFileSync(refused)).toEqual(expected)
-    expect((await typed([...IMPORT, '--refused', again, '--dry-run', refused])).stdout).toMatch(/^rejected +4$/m)
+    expect((await typed([...IMPORT, '--rejected', again, '--dry-run', refused])).stdout).toMatch(/^rejected +4$/m)
     expect(readFileSync(again)).toEqual(expected)
-    const itself = await typed([...IMPORT, '--refused', refused, refused])
+    const itself = await typed([...IMPORT, '--rejected', refused, refused])
     expect(itself).toMatchObject({ code: 2, stderr: expect.stringContaining('a file that is not empty') })
     expect(readFileSync(refused)).toEqual(expected)
   })
 
-  test('--refused of CSV writes whole records behind the first one, which names the columns', async () => {
+  test('--rejected of CSV writes whole records behind the first one, which names the columns', async () => {
     const refused = path.join(folder, 'refused.csv')
-    const csv = [...IMPORT, '--format', 'csv', '--map', 'url=url', '--refused', refused]
+    const csv = [...IMPORT, '--format', 'csv', '--map', 'url=url', '--rejected', refused]
     const input = 'note,url\n"a\nb",http://csv.example/1\n"c\nd",secret\ne\n'
     expect((await typed([...csv, '-'], input)).stdout).toMatch(/^rejected +2$/m)
     expect(readFileSync(refused, 'utf8')).toBe('note,url\n"c\nd",secret\ne\n')
@@ -477,16 +479,16 @@ describe('typeorm-unique-text import', () => {
     expect(readFileSync(refused, 'utf8')).toBe('')
   })
 
-  test('--refused says how many lines are too long for it, and fails where it cannot write', async () => {
-    const long = await typed([...IMPORT, '--refused', path.join(folder, 'long'), '-'], `${'a'.repeat(2 ** 22 + 1)}\nb`)
+  test('--rejected says how many lines are too long for it, and fails where it cannot write', async () => {
+    const long = await typed([...IMPORT, '--rejected', path.join(folder, 'long'), '-'], `${'a'.repeat(2 ** 22 + 1)}\nb`)
     expect([long.code, readFileSync(path.join(folder, 'long'), 'utf8')]).toEqual([1, 'b\n'])
     expect(long.stderr).toBe(
-      '\n1 refused lines are too long to be kept, and do not stand in the file of --refused.\n' +
+      '\n1 rejected lines are too long for the file of --rejected.\n' +
         '\nEvery line is rejected. Mend the list or the declaration, and run the command again.\n',
     )
-    const full = await typed([...IMPORT, '--refused', '/dev/full', '-'], 'secret\n')
-    expect(full).toMatchObject({ code: 1, stderr: expect.stringContaining('Cannot write the refused lines: ENOSPC') })
-    const none = await typed([...IMPORT, '--refused', path.join(folder, 'no/where'), '-'], 'http://none.example/\n')
+    const full = await typed([...IMPORT, '--rejected', '/dev/full', '-'], 'secret\n')
+    expect(full).toMatchObject({ code: 1, stderr: expect.stringContaining('Cannot write the rejected lines: ENOSPC') })
+    const none = await typed([...IMPORT, '--rejected', path.join(folder, 'no/where'), '-'], 'http://none.example/\n')
     expect(none).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('ENOENT') })
   })
 

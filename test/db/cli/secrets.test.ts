@@ -45,7 +45,7 @@ async function prepare([first, second, third, tenant, words]: readonly string[])
 }
 
 const TARGET = ['-d', 'o.ts', '--entity', 'Page']
-const KEEP = ['--refused', 'keep']
+const KEEP = ['--rejected', 'keep']
 const LIST = 'LIST'
 
 /** Runs a command, and returns all that it prints, and the message of an error that ends it. */
@@ -74,14 +74,10 @@ const COMMANDS: readonly (readonly [name: string, expected: RegExp, args: readon
   ['adopt with NULLs', /hold NULL in "url"/, ['adopt', ...TARGET]],
   ['adopt with a refused text', /refuses the texts of 1 rows/, ['adopt', ...TARGET]],
   ['adopt', /2 texts are held by several rows.*The table is adopted/s, ['adopt', ...TARGET, ...KEEP]],
-  ['adopt again', /1 rows keep texts that the normalizer refuses/, ['adopt', ...TARGET, ...KEEP]],
+  ['adopt again', /1 rows keep texts that the normalizer rejects/, ['adopt', ...TARGET, ...KEEP]],
   ['the doctor after', /text\.refused of Page\.url: 1/, ['doctor', ...TARGET]],
-  [
-    'a dry merge',
-    /Rows left as they are: 1/,
-    ['adopt', ...TARGET, ...KEEP, '--dry-run', '--merge', 'oldest', '--list', LIST],
-  ],
-  ['a merge', /Rows left as they are: 1/, ['adopt', ...TARGET, ...KEEP, '--merge', 'oldest', '--list', LIST]],
+  ['a dry merge', /Rows kept: 1/, ['adopt', ...TARGET, ...KEEP, '--dry-run', '--merge', 'oldest', '--list', LIST]],
+  ['a merge', /Rows kept: 1/, ['adopt', ...TARGET, ...KEEP, '--merge', 'oldest', '--list', LIST]],
   ['an import', /rejected lines/, ['import', ...TARGET, '--set', 'tenant=open', LIST]],
   ['abandon', /is abandoned/, ['abandon', ...TARGET]],
 ]

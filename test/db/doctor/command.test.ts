@@ -96,7 +96,7 @@ test('what is missing takes a line for each kind, and says what merging needs', 
 test.each([
   ['an entity that is not there', ['--entity', 'Nothing'], 'Nothing'],
   ['an entity that declares nothing', ['--entity', 'Visit'], 'Visit'],
-  ['an option of the import', ['--property', 'url'], '--property'],
+  ['an option of the import', ['--set', 'url=a'], '--set'],
 ])('%s is wrong usage', PATIENCE, async (_, args, named) => {
   const { code, stdout, stderr } = await ask('-d', `${commands.folder}/data-source.js`, ...args)
   expect(code).toBe(2)

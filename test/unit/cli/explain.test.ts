@@ -41,6 +41,10 @@ test('the handler of docs/errors.md answers an error of this package, and passes
   expect(sent).toEqual([[409, { code: 'TEXT_TAKEN' }], given[1], given[2]])
 })
 
+test('a code that is nearly right is corrected', () => {
+  expect(() => explainError(page, 'text_takn')).toThrow(/^Did you mean "TEXT_TAKEN"\? Name one/u)
+})
+
 test('an error that the page does not have is a UsageError with the codes', () => {
   expect(() => explainError(page, 'E')).toThrow(UsageError)
   expect(() => explainError(page, undefined)).toThrow(/TEXT_REJECTED, TEXT_TAKEN,.*UT001, UT002, UT003\./u)

@@ -16,11 +16,11 @@ test.each([
     new TextRejectedError({ property: 'url', reason: 'it contains U+0000', offset: 3 }),
     'it contains U+0000 (code point 3)',
   ],
-  [driver('22P02'), 'the database refuses it (SQLSTATE 22P02)'],
-  [driver('23505', { constraint: 'IDX_1' }), 'the database refuses it (SQLSTATE 23505, "IDX_1")'],
-  [driver('23502', { column: 'title' }), 'the database refuses it (SQLSTATE 23502, "title")'],
+  [driver('22P02'), 'the database rejects it (SQLSTATE 22P02)'],
+  [driver('23505', { constraint: 'IDX_1' }), 'the database rejects it (SQLSTATE 23505, "IDX_1")'],
+  [driver('23502', { column: 'title' }), 'the database rejects it (SQLSTATE 23502, "title")'],
   [new RangeError('secret'), `the declaration's "parse" threw a RangeError for it`],
-  ['secret', 'it is refused'],
+  ['secret', 'it is rejected'],
 ])('%s, without the text', (error, reason) => {
   expect(refusalReason(error)).toBe(reason)
 })
@@ -43,7 +43,7 @@ test('an error that ends the command keeps its words', () => {
 test.each(['22P02', '23505', 'P0001', 'XX000', 'UT001'])(
   'the message of SQLSTATE %s, which may quote the text, is not shown',
   (code) => {
-    expect(describeError(driver(code))).toBe(`the database refuses a statement (SQLSTATE ${code})`)
+    expect(describeError(driver(code))).toBe(`the database rejects a statement (SQLSTATE ${code})`)
   },
 )
 
@@ -53,9 +53,9 @@ test('the constraint that refused a statement is named, and its message is not s
     severity: 'ERROR',
     constraint: 'u\n',
   })
-  expect(describeError(refused)).toBe('the database refuses a statement (SQLSTATE 23505, "u\\u000a")')
+  expect(describeError(refused)).toBe('the database rejects a statement (SQLSTATE 23505, "u\\u000a")')
   expect(describeError(driver('23502', { column: 'title' }))).toBe(
-    'the database refuses a statement (SQLSTATE 23502, "title")',
+    'the database rejects a statement (SQLSTATE 23502, "title")',
   )
 })
 

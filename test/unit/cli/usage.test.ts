@@ -1,39 +1,36 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { HELP, parseInvocation, UsageError } from '../../../src/cli/usage'
+import { helpOf, parseInvocation, UsageError } from '../../../src/cli/usage'
 
 describe('parseInvocation', () => {
   test('reads an import', () => {
     const expected = {
       kind: 'import',
       dataSource: 'o.ts',
-      entity: 'Page',
-      property: 'url',
+      entity: 'Page.url',
       list: 'LIST',
       dryRun: false,
       json: false,
       set: new Map(),
     }
-    const args = ['import', '-d', 'o.ts', '--entity', 'Page', '--property', 'url', 'LIST']
+    const args = ['import', '-d', 'o.ts', '--entity', 'Page.url', 'LIST']
     expect(parseInvocation(args)).toEqual(expected)
-    expect(parseInvocation(['--dataSource=o.ts', '--entity=Page', '--property=url', 'import', 'LIST'])).toEqual(
-      expected,
-    )
+    expect(parseInvocation(['--dataSource=o.ts', '--entity=Page.url', 'import', 'LIST'])).toEqual(expected)
   })
 
-  test('the property may be left out, and - is a list', () => {
+  test('- is a list', () => {
     const invocation = parseInvocation(['import', '-d', 'o.ts', '--entity', 'Page', '-'])
-    expect(invocation).toMatchObject({ property: undefined, list: '-' })
+    expect(invocation).toMatchObject({ list: '-' })
   })
 
   test('an import writes rows and no file, unless it is asked otherwise', () => {
     const args = ['import', '-d', 'o.ts', '--entity', 'Page', 'LIST']
-    expect(parseInvocation(args)).toMatchObject({ dryRun: false, refused: undefined })
-    expect(parseInvocation([...args, '--dry-run', '--refused', 'keep'])).toMatchObject({
+    expect(parseInvocation(args)).toMatchObject({ dryRun: false, rejected: undefined })
+    expect(parseInvocation([...args, '--dry-run', '--rejected', 'keep'])).toMatchObject({
       dryRun: true,
-      refused: 'keep',
+      rejected: 'keep',
     })
   })
 
@@ -53,12 +50,15 @@ describe('parseInvocation', () => {
     expect(parseInvocation(['doctor', '--json', '-d', 'o.ts', '--entity', 'Page'])).toEqual(all)
   })
 
-  test.each([['--help'], ['-h'], ['import', '--help'], ['explain', '--help'], ['sql', '-h']])(
-    '%s asks for help',
-    (...args) => {
-      expect(parseInvocation(args)).toEqual({ kind: 'help' })
-    },
-  )
+  test.each([
+    ['--help', undefined],
+    ['-h', undefined],
+    ['import --help', 'import'],
+    ['--help explain', 'explain'],
+    ['sql -h', 'sql'],
+  ])('%s asks for the help of %s', (args, command) => {
+    expect(parseInvocation(args.split(' '))).toEqual({ kind: 'help', command })
+  })
 
   test('explain takes one error, and sql nothing', () => {
     expect(parseInvocation(['explain', 'UT002'])).toEqual({ kind: 'explain', error: 'UT002' })
@@ -90,7 +90,7 @@ describe('parseInvocation', () => {
     ['a doctor of CSV', ['doctor', '-d', 'o.ts', '--format', 'csv']],
     ['a doctor without DataSource', ['doctor']],
     ['a doctor with a list', ['doctor', '-d', 'o.ts', 'LIST']],
-    ['a doctor with a property', ['doctor', '-d', 'o.ts', '--property', 'url']],
+    ['a doctor with a property', ['doctor', '-d', 'o.ts', '--set', 'url=a']],
     ['an option without its value', ['import', 'LIST', '--entity', 'Page', '-d']],
   ])('%s is wrong usage', (_, args) => {
     expect(() => parseInvocation(args)).toThrow(UsageError)
@@ -155,7 +155,32 @@ describe('parseInvocation', () => {
     expect(() => parseInvocation(adopt)).toThrow('--also and --list are for --merge')
   })
 
-  test('the help fits a terminal', () => {
-    for (const line of HELP.split('\n')) expect(line.length).toBeLessThanOrEqual(90)
+  test.each([
+    [['imprt'], 'Unknown command "imprt". Did you mean "import"?'],
+    [['doctor', '--jsn'], 'Unknown option --jsn. Did you mean "--json"?'],
+    [['sql', '--nonsense'], /^Unknown option --nonsense\.$/],
+    [['adopt', '-d', 'o.ts', '--entity', 'Page', '--until', 'idnex'], 'Did you mean "index"?'],
+  ])('%j names what was probably meant', (args, message) => {
+    expect(() => parseInvocation(args)).toThrow(message)
+  })
+
+  const COMMANDS = ['import', 'adopt', 'abandon', 'doctor', 'recount', 'explain', 'sql'] as const
+
+  test.each([undefined, ...COMMANDS])('the help of %s fits a terminal', (command) => {
+    for (const line of helpOf(command).split('\n')) expect(line.length).toBeLessThanOrEqual(90)
+  })
+
+  test.each(COMMANDS)('the help of %s has an example that is right usage, and a page', (command) => {
+    const [, example = ''] = /^Example: npx typeorm-unique-text (.+)$/mu.exec(helpOf(command)) ?? []
+    expect(parseInvocation(example.split(' '))).toMatchObject({ kind: command })
+    const [, page = ''] = /^Page: (.+)$/mu.exec(helpOf(command)) ?? []
+    expect(existsSync(path.join(import.meta.dirname, '../../..', page))).toBe(true)
+  })
+
+  test('the helps have 20 options in all', () => {
+    const options = [undefined, ...COMMANDS].flatMap((command) => [
+      ...helpOf(command).matchAll(/^ +(?:-\w, )?(--[\w-]+)/gmu),
+    ])
+    expect(new Set(options.map(([, name]) => name)).size).toBe(20)
   })
 })
