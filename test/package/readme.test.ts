@@ -55,6 +55,7 @@ import {
   insertOrFail,
   type OperationEvent,
   UniqueText,
+  UniqueTextEntity,
   updateOrFail,
   upsertByText,
 } from 'typeorm-unique-text'
@@ -69,7 +70,7 @@ import { Page } from './ormconfig'
 ${lines.map(({ classes }) => classes).join('\n')}
 
 async function main() {
-  const entities = [Page, Visit, Url, User, Comment, Bookmark, Name, OnceToken]
+  const entities = [Page, Link, Visit, Url, User, Comment, Bookmark, Name, OnceToken]
   const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
   const { manager } = await dataSource.initialize()
 ${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
@@ -79,21 +80,36 @@ ${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
 void main()
 `
 
-test('the lines of operations.md, normalizers.md and url.md print what is beside them', PATIENCE, async () => {
-  const pages = ['operations.md', 'normalizers.md', 'url.md'].map((name) =>
-    readFile(path.join(ROOT, 'docs', name), 'utf8'),
-  )
-  const lines = readLines((await Promise.all(pages)).join(''))
-  expect(lines.map(({ name }) => name)).toEqual(['operations', 'upsert', 'watch', 'more', 'normalizers', 'isbn', 'url'])
-  const project = await makeProject(workspace.installation, 'lines', {
-    databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),
-    files: { ...readme.files, 'lines.ts': programOf(lines) },
-  })
-  const { stdout } = succeed(await project.run('tsx', ['lines.ts']))
-  expect(stdout.trim()).toBe(lines.map(({ output }) => output).join('\n'))
-  expect(await typesOf(project)).toEqual(RIGHT)
-})
+test(
+  'the lines of README.md, operations.md, normalizers.md and url.md print what is beside them',
+  PATIENCE,
+  async () => {
+    const names = ['README.md', 'docs/operations.md', 'docs/normalizers.md', 'docs/url.md']
+    const pages = names.map((name) => readFile(path.join(ROOT, name), 'utf8'))
+    const lines = readLines((await Promise.all(pages)).join(''))
+    expect(lines.map(({ name }) => name)).toEqual([
+      'home',
+      'operations',
+      'upsert',
+      'watch',
+      'more',
+      'normalizers',
+      'isbn',
+      'url',
+    ])
+    const project = await makeProject(workspace.installation, 'lines', {
+      databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),
+      files: { ...readme.files, 'lines.ts': programOf(lines) },
+    })
+    const { stdout } = succeed(await project.run('tsx', ['lines.ts']))
+    expect(stdout.trim()).toBe(lines.map(({ output }) => output).join('\n'))
+    expect(await typesOf(project)).toEqual(RIGHT)
+  },
+)
 
-test('every block of README.md is run, but for the one that clones the repository', () => {
-  expect(unmarkedBlocks(document)).toEqual([expect.stringMatching(/^git clone .*\nnpm ci && npm start .*\n.*npm test/)])
+test('every block of README.md is run, but for the ones that install it and clone the repository', () => {
+  expect(unmarkedBlocks(document)).toEqual([
+    expect.stringMatching(/^npm install .*\n$/),
+    expect.stringMatching(/^git clone .*\n.*npm ci && npm start\nnpm test/),
+  ])
 })

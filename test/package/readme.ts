@@ -4,33 +4,25 @@ export interface Example {
   readonly steps: readonly { readonly command: string; readonly output: string | undefined }[]
 }
 
-const MARKED = /^<!-- (?<mark>file: (?<name>\S+)|run|output) -->\n\s*^```\w*\n(?<text>.*?)^```$/gmsu
+const BLOCK =
+  /(?:^<!-- (?<mark>\w+)[^>]* -->\n\s*)?^```\w*(?: \[(?<label>\S+)\])?\n(?<text>(?:(?:\/\/|#) (?<head>[\w./-]+\.\w+)\n)?.*?)^```$/gmsu
 
 /**
- * The fenced blocks that a comment marks, on a line of its own before them: `<!-- file: NAME -->`, `<!-- run -->`, and
- * `<!-- output -->` for what the commands of the last `run` print.
+ * The fenced blocks that are files, and those that a comment marks as commands or as what these print. The name of a
+ * file is visible: it is the first line, `// main.ts`, or for JSON a label of the block, `[package.json]`. `<!-- run -->`
+ * and `<!-- output -->` stand on a line of their own before a block.
  */
 export function readExample(markdown: string): Example {
   const files: Record<string, string> = {}
   const steps: { command: string; output: string | undefined }[] = []
-  for (const { groups = {} } of markdown.matchAll(MARKED)) {
-    const { mark, name, text = '' } = groups
+  for (const { groups = {} } of markdown.matchAll(BLOCK)) {
+    const { mark, label, head = label, text = '' } = groups
     const last = steps.at(-1)
-    if (name !== undefined) files[name] = text
-    else if (mark === 'run') steps.push({ command: text, output: undefined })
-    else if (last) last.output = text.trim()
+    if (mark === 'run') steps.push({ command: text, output: undefined })
+    else if (mark === 'output' && last) last.output = text.trim()
+    else if (mark === undefined && head !== undefined) files[head] = text
   }
   return { files, steps }
-}
-
-const COPIED = /^<!-- copied: (?<source>\S+) -->\n\s*^```\w*\n(?<text>.*?)^```$/gmsu
-
-/** The fenced blocks that are copies of a file of the repository: `<!-- copied: PATH -->`. */
-export function readCopies(markdown: string): { readonly source: string; readonly text: string }[] {
-  return [...markdown.matchAll(COPIED)].map(({ groups = {} }) => ({
-    source: groups['source'] ?? '',
-    text: groups['text'] ?? '',
-  }))
 }
 
 const LINES = /^<!-- lines: (?<name>\w+) -->\n\s*^```ts\n(?<text>.*?)^```$/gmsu
@@ -52,12 +44,14 @@ export function readLines(markdown: string): Lines[] {
   })
 }
 
-/** What a program prints, by the comments after its `console.log`. */
+/** What a program prints, by the comments behind its `console.log(…)`, or on the line below it. */
 export const printedBy = (program: string): string =>
-  [...program.matchAll(/^ *console\.log\(.*\) \/\/ (.+)$/gmu)].map(([, output = '']) => output).join('\n')
+  [...program.matchAll(/^ *(?:console\.log\(.*)?\)(?: |\n *)\/\/ (.+)$/gmu)].map(([, output = '']) => output).join('\n')
 
-/** Fenced blocks that no comment marks, so that no test runs them. */
+/** Fenced blocks that are neither files nor marked, so that no test runs them. */
 export function unmarkedBlocks(markdown: string): string[] {
-  const blocks = [...markdown.matchAll(/(?:^<!-- (?<mark>\w+).* -->\n\s*)?^```\w*\n(?<text>.*?)^```$/gmsu)]
-  return blocks.flatMap(({ groups = {} }) => (groups['mark'] === undefined ? [groups['text'] ?? ''] : []))
+  return [...markdown.matchAll(BLOCK)].flatMap(({ groups = {} }) => {
+    const { mark, label, head, text = '' } = groups
+    return (mark ?? label ?? head) === undefined ? [text] : []
+  })
 }

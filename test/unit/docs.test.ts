@@ -33,6 +33,24 @@ test('every test that maintainers/typeorm-calls.md names is there', async () => 
   expect(missing).toEqual([])
 })
 
+const PAGES = [
+  'README.md',
+  ...(await readdir(path.join(ROOT, 'docs'))).map((name) => `docs/${name}`),
+  'site/try.md',
+].filter((name) => name.endsWith('.md'))
+
+test.each(PAGES)('%s: code has at most 76 columns, and a name that a label has is in the text before', async (name) => {
+  const page = await readFile(path.join(ROOT, name), 'utf8')
+  const blocks = [
+    ...page.matchAll(/^(?<before>[^\n]*)\n\n(?:<!--[^\n]*\n\n)?```\w*(?: \[(?<label>\S+)\])?\n(?<code>.*?)^```$/gmsu),
+  ]
+  for (const { groups: { before = '', label = '', code = '' } = {} } of blocks) {
+    expect(code.split('\n').filter((line) => line.length > 76)).toEqual([])
+    expect(before).toContain(label)
+  }
+  expect(page).not.toContain('<!-- file:')
+})
+
 /** Anchors of a page, as GitHub makes them of its headings. */
 const anchorsOf = (text: string): Set<string> =>
   new Set(
@@ -46,7 +64,7 @@ const anchorsOf = (text: string): Set<string> =>
 
 test('every link between pages leads to a page and to a heading of it, as do those to our own pages on GitHub', async () => {
   const folders = await Promise.all(
-    ['.', 'docs', 'maintainers'].map(async (folder) =>
+    ['.', 'docs', 'maintainers', 'site'].map(async (folder) =>
       (await readdir(path.join(ROOT, folder))).map((name) => path.posix.join(folder, name)),
     ),
   )
