@@ -1,10 +1,17 @@
-import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, type ObjectLiteral } from 'typeorm'
+import {
+  type DataSource,
+  type EntityTarget,
+  type Migration,
+  MigrationExecutor,
+  type ObjectLiteral,
+  type QueryRunner,
+} from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, type Rules } from '../options'
 import { writtenSchema } from '../registry/declarations'
 import { type Declaration, rootOf } from '../registry/registry'
 import { type Query, tableOids } from '../sql/catalog'
-import { qualified } from '../sql/identifier'
+import { literal, qualified, quote } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import {
@@ -15,6 +22,7 @@ import {
   type HoldOption,
   LOCK_RULES,
   type LockOption,
+  type AdoptProgress,
   type AdoptStep,
   type PlannedStep,
   PROPERTY_OPTION,
@@ -26,7 +34,7 @@ import { guardedAs } from './guarded'
 import { findDeclaration, findTarget, noTable } from './target'
 import { GuardedText, type TextState, type TextWork, UnguardedText } from './texts'
 import { againstOwn } from './refusals'
-import { ADOPTIONS, refuseWritten } from './table'
+import { ADOPTIONS, refuseWritten, worklistOf } from './table'
 import { type AdoptReport, createAdoptions, finishWork, storedState, type WorkRun } from './work'
 
 /**
@@ -43,20 +51,52 @@ export async function adopt(
 ): Promise<AdoptReport> {
   checkOptions('adopt()', options, ADOPT_RULES)
   const migrations = options.fake === undefined ? undefined : new MigrationExecutor(dataSource)
-  let faked: Migration | undefined
-  if (migrations) {
-    // This makes the table of migrations if it is missing; the other calls only read it.
-    await migrations.showMigrations()
-    const pending = await migrations.getPendingMigrations()
-    faked = pending.find(({ name }) => name === options.fake)
-    const names = pending.map(({ name }) => name).join(', ')
-    if (!faked)
-      throw new DeclarationError(`No migration "${options.fake}" is pending. Pending ones: ${names || 'none'}.`)
-  }
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  const faked = migrations && (await migrationToFake(migrations, declaration, options.fake))
   const find = findWork(dataSource, entity, options.property)
   const report = await adoptWork({ dataSource, find, options })
   if (faked && report.step === 'done') await migrations?.insertMigration(faked)
   return report
+}
+
+/** A comment, a function's body or a literal, whose semicolons end no statement. */
+const OPAQUE = /--[^\n]*|\$(\w*)\$[^]*?\$\1\$|'(?:[^']|'')*'/g
+
+/** Statements of ours that name no object of a text. */
+const OURS = /^\s*(?:DO \$guard|(?:CREATE|COMMENT ON) FUNCTION (?:"(?:[^"]|"")*"\.)?"unique_text_|$)/
+
+/** Finds the migration to mark as run. @throws DeclarationError unless it is the next one, and only adopts the text */
+async function migrationToFake(from: MigrationExecutor, declaration: Declaration, wanted = ''): Promise<Migration> {
+  // This makes the table of migrations if it is missing; the other calls only read it.
+  await from.showMigrations()
+  const pending = await from.getPendingMigrations()
+  const names = pending.map(({ name }) => name)
+  const faked = pending.find(({ name }) => name === wanted)
+  if (!faked || names[0] !== wanted) {
+    const first = faked ? `not the first that is pending, so run the others before it` : 'not pending'
+    throw new DeclarationError(`Migration "${wanted}" is ${first}. Pending ones: ${names.join(', ') || 'none'}.`)
+  }
+  const { table, text, lookup = '' } = declaration
+  const own = [table.hash, table.number, table.chained, table.index, table.check, lookup].map(quote)
+  const required = text.map(({ column }) => `ALTER COLUMN ${quote(column.databaseName)} SET NOT NULL`)
+  const isOfText = (sql: string): boolean => OURS.test(sql) || [...own, ...required].some((name) => sql.includes(name))
+  const others: string[] = []
+  const query = async (sql: string): Promise<void> => {
+    const plain = sql.replaceAll(OPAQUE, (found, tag?: string) =>
+      found.startsWith("'") ? found.replaceAll(';', ',') : tag === undefined ? '' : `$${tag}`,
+    )
+    others.push(...plain.split(';').filter((one) => !isOfText(one)))
+    await Promise.resolve()
+  }
+  const isRead = async (): Promise<boolean> => {
+    await faked.instance?.up({ query } as unknown as QueryRunner)
+    return others.length === 0
+  }
+  if (await isRead().catch(() => false)) return faked
+  throw new DeclarationError(
+    `Migration "${wanted}" does other work than that of the unique text "${declaration.name}", which adopt would not ` +
+      `do. Move it into another migration.`,
+  )
 }
 
 /**
@@ -81,8 +121,7 @@ export async function planAdoption(
 }
 
 /**
- * Reads the progress of an adoption and the sessions that block it, on a connection other than that of the command. For
- * a merge, it returns the server's data.
+ * Reads the progress of an adoption and the sessions that block it, on a connection other than that of the command.
  *
  * @throws AdoptionError if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -103,12 +142,21 @@ export async function adoptionStatus(
     const server = await readStatus(session.query, oid)
     const work = await find(session.query).catch((error: unknown) => {
       if (!isBusyError(error)) throw error
+      return undefined
     })
     const stored: Partial<TextState> = work?.stored ?? {}
-    const { step = null, page, pages } = stored
+    const { step = server.command && (await findMerge(session.query, work)), page, pages } = stored
     const swept = step === 'fill' && page !== undefined && pages ? page / pages : null
     return { ...server, step, fraction: server.fraction ?? swept, tableBytes: work?.facts.bytes ?? null }
   })
+}
+
+/** A merge keeps a list of its work, and no state. */
+async function findMerge(query: Query, work: TextWork | undefined): Promise<'merge' | null> {
+  if (!work) return null
+  const sql = `SELECT pg_catalog.to_regclass(${literal(worklistOf(work.on))}) IS NOT NULL AS found`
+  const [row] = (await query(sql)) as readonly { found: boolean }[]
+  return row?.found === true ? 'merge' : null
 }
 
 /** Options of `abandon`, like those of `adopt`. */
@@ -160,7 +208,11 @@ type WorkCommand = TableCommand<TextWork> & { readonly options: AdoptOptions }
 async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
   const { find, options } = command
   return await withTable(command, async (session, work) => {
-    const run: WorkRun = { session, options, counts: { filled: 0, normalized: 0, numbered: 0 } }
+    const run: WorkRun = {
+      session,
+      options: { ...options, onProgress: forward(options.onProgress) },
+      counts: { filled: 0, normalized: 0, numbered: 0 },
+    }
     const isReady = isAdopted(work)
     // Code without this package may have written texts that are not normalized.
     const isDone = isReady && !work.normalizes
@@ -171,6 +223,16 @@ async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
     const unchanged = isReady && counts.normalized === 0 && found.refusedTotal === 0
     return { step, unchanged, locks: session.locks, counts, ...found }
   })
+}
+
+/** Reports a progress that never goes back, though a step sweeps again over rows that others had locked. */
+function forward(onProgress: AdoptOptions['onProgress']): NonNullable<AdoptOptions['onProgress']> {
+  let best: AdoptProgress | undefined
+  return (now) => {
+    const before = best?.step === now.step ? best.fraction : undefined
+    best = before === undefined ? now : { ...now, fraction: Math.max(before, now.fraction ?? 0) }
+    onProgress?.(best)
+  }
 }
 
 /** Does one step after the other, and reads the table again before each. */

@@ -298,6 +298,7 @@ export async function mergeDuplicates(
       }
       await mergeRounds(run, options, target.declaration.metadata.deleteDateColumn?.databaseName)
       await list.keep(run.left)
+      await session.query(`DROP TABLE ${worklistOf(on)}`)
       const turned = [...run.turned].map(([one, rows]) => ({
         table: tableName(one),
         column: one.columns[0] ?? '',

@@ -120,7 +120,7 @@ export interface RunningCommand {
 /** The progress of an adoption, the sessions that block it, and its cost for the server. */
 export interface AdoptionStatus {
   /** The current step; null if none has begun, all are done, or another session has locked the table. */
-  readonly step: AdoptStep | null
+  readonly step: AdoptStep | 'merge' | null
   /** The server's name for the phase of CREATE INDEX or VACUUM. */
   readonly phase: string | null
   /** The completed part of the step or its phase, 0 to 1; null if it is not known, for instance while it waits. */

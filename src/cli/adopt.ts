@@ -74,8 +74,11 @@ async function adoptAndMerge(command: Command): Promise<boolean> {
   if (merge) await checkMerge(dataSource, target, { property, also: merge.also, list: merge.list })
   const mergeAll = async (dryRun: boolean): Promise<boolean> => {
     if (!merge) return true
+    let fraction = 0
     const onProgress = ({ rows, total }: MergeProgress): void => {
-      reporter.progress({ step: 'merge', fraction: total === 0 ? undefined : rows / total, rows, total })
+      // A further round finds more rows.
+      fraction = Math.max(fraction, rows / total)
+      reporter.progress({ step: 'merge', fraction, rows, total })
     }
     const merged = await mergeDuplicates(dataSource, target, { ...pace, ...stoppable, ...merge, dryRun, onProgress })
     reporter.report(merged, () => formatMerge(merged, dryRun, merge.list))

@@ -41,7 +41,7 @@ const CODES = {
   'text.refused': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
   'text.unadopted': [
     'error',
-    'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md). Up to 100,000 rows migration:generate and migration:run do it too.',
+    'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md). For a small table migration:generate and migration:run do it too.',
   ],
   'adoption.unfinished': [
     'error',

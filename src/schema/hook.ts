@@ -124,11 +124,7 @@ async function synchronizeWithTriggers(
     const library = { up: missing.map(({ schema, part }) => createPart(schema, part)), down: [] }
     await emit(queryRunner, { up: [], down: missing.map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
-    // A refusal of a large table comes first, unless a statement before it calls the library.
-    const isEarly =
-      !planned.up.some(isRefusalOfLarge) ||
-      plans.some(({ before }) => before.up.some((one) => partUsedBy(one) !== undefined))
-    if (isEarly) await emit(queryRunner, library)
+    await emit(queryRunner, library)
     await emit(queryRunner, makeRoom(plans, orphans))
     await emit(queryRunner, { up: [], down: functions.last })
     // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
@@ -138,7 +134,6 @@ async function synchronizeWithTriggers(
     for (const { change } of leaving.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
     for (const plan of plans) if (!leaving.includes(plan)) await emit(queryRunner, plan.before)
     await synchronize()
-    if (!isEarly) await emit(queryRunner, library)
     await emit(queryRunner, functions.before)
     const install = async (): Promise<void> => {
       for (const one of [...plans.map(({ after }) => after), ...installs]) await emit(queryRunner, one)

@@ -1,6 +1,7 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { registry, rootOf, type RowsChange, textsOfTable, type TriggerWork } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
+import { isRefusalOfLarge } from '../sql/rebuild'
 import type { Query, TableState } from '../sql/catalog'
 import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
@@ -144,7 +145,10 @@ export async function withLocks(
     const [sql = [], back = []] = [statements, inverse].map((all) => all.map(({ query }) => query))
     const makes = sql.some((one) => one.includes(' FUNCTION ') || partUsedBy(one) !== undefined)
     const first = citus && makes ? [ONE_CONNECTION] : []
-    const all = [...[...first, ...lockTables(sql, back)].map(statement), ...statements]
+    // A large table is refused before anything waits for a lock.
+    const refusals = statements.filter(({ query }) => isRefusalOfLarge(query))
+    const others = statements.filter((one) => !refusals.includes(one))
+    const all = [...refusals, ...[...first, ...lockTables(sql, back)].map(statement), ...others]
     return isWhole ? together(all) : all
   })
 }

@@ -412,8 +412,16 @@ function raise(
   )
 }
 
-/** The largest number of rows for a migration outside a maintenance window. */
-const FEW_ROWS = 100_000
+/** The longest that a migration may exclude others outside a maintenance window. */
+const LOCK_SECONDS = 5
+
+/** What a migration does in a second on a busy server with two cores. */
+const ROWS_A_SECOND = 20_000
+const BYTES_A_SECOND = 25_000_000
+const MOST_ROWS = LOCK_SECONDS * ROWS_A_SECOND
+
+/** How long a migration waits for a lock if its role has no limit. Later sessions wait behind it. */
+const LOCK_TIMEOUT = '5s'
 
 /** The setting that lets a migration work on a large table. */
 const MAINTENANCE = 'unique_text.maintenance'
@@ -441,9 +449,10 @@ export const adoptInstead = (what: { readonly entity: string; readonly property:
  */
 export function raiseIfLarge(rows: Pick<TextTable, 'schema' | 'table'>, { gives, online }: LargeWork): string {
   const message =
-    `table ${quote(rows.table)} has more than ${FEW_ROWS} rows, and this migration would lock everybody out while it ` +
-    `gives them their ${gives}. ${online === undefined ? '' : `${online} `}In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
+    `table ${quote(rows.table)} is so large that this migration would lock everybody out for more than ${LOCK_SECONDS} ` +
+    `seconds while it gives the rows their ${gives}. ${online === undefined ? '' : `${online} `}In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
     `unique_text.maintenance=on' } of the DataSource), and run it as it is.`
+  const relation = `${literal(tableName(rows))}::pg_catalog.regclass`
   return `DO ${dollarQuote(`
 BEGIN
   BEGIN
@@ -452,9 +461,15 @@ BEGIN
     -- Not every platform can tell.
     NULL;
   END;
+  IF pg_catalog.current_setting('lock_timeout') ${EQUALS} '0' THEN
+    PERFORM pg_catalog.set_config('lock_timeout', '${LOCK_TIMEOUT}', true);
+  END IF;
   IF coalesce(pg_catalog.current_setting('${MAINTENANCE}', true), '') ${op('<>')} 'on' AND (
-    SELECT pg_catalog.count(*) FROM (SELECT FROM ${tableName(rows)} LIMIT ${FEW_ROWS + 1}) AS first_rows
-  ) ${op('>')} ${FEW_ROWS} THEN
+    SELECT pg_catalog.count(*) ${op('/')} ${ROWS_A_SECOND}.0 FROM (SELECT FROM ${tableName(rows)} LIMIT ${MOST_ROWS + 1}) AS first_rows
+  ) ${op('+')} (
+    SELECT coalesce(pg_catalog.sum(pg_catalog.pg_table_size(part.oid)), 0) ${op('/')} ${BYTES_A_SECOND}.0 FROM (
+      SELECT ${relation} AS oid UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(${relation}) AS p) AS part
+  ) ${op('>')} ${LOCK_SECONDS} THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
       MESSAGE = ${literal(message)};
   END IF;

@@ -1,11 +1,19 @@
-import { Column, Entity, PrimaryColumn, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
+import {
+  Column,
+  Entity,
+  type MigrationInterface,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  type QueryRunner,
+} from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { adopt } from '../../../src/adopt'
 import { Name, UniqueName, type UniqueNameOptions } from '../../../src/names'
 import { NumberWithin, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
-import { generate, migrate, runAll } from '../../support/generated'
+import { column, entity, text, toOne } from '../../support/entity'
+import { generate, migrate } from '../../support/generated'
 import { type Entityish, fillTable, pageOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -22,10 +30,53 @@ test('a migration refuses a large table at once, with the command to run', async
   await fillLarge()
   const dataSource = await db.dataSource([Page], { synchronize: false })
   const failure: unknown = await migrate(dataSource).catch((error: unknown) => error)
+<<<<<<< HEAD
   expect(String(failure)).toMatch(/more than 100000 rows.*typeorm-unique-text adopt -d ormconfig\.ts --entity Page.url/)
+=======
+  expect(String(failure)).toMatch(
+    /for more than 5 seconds.*typeorm-unique-text adopt -d ormconfig\.ts --entity Page --property url/,
+  )
+>>>>>>> 70cfc701 (adopt: --fake refuses other work, a merge has a status, the limit is a time)
   const { up } = await generate(dataSource)
   // Nothing was changed, and nothing comes before it: also where a migration has no transaction.
-  expect(up[0]).toMatch(/^DO .*more than 100000 rows/s)
+  expect(up[0]).toMatch(/^DO .*for more than 5 seconds/s)
+})
+
+test('the limit is a time: a few rows of long texts are refused, too', async () => {
+  await fillTable(client, 0)
+  await client.query('alter table page alter column url set storage external')
+  await client.query(`insert into page (url) select i || repeat('x', 1000000) from generate_series(1, 130) as i`)
+  const dataSource = await db.dataSource([Page], { synchronize: false })
+  await expect(migrate(dataSource)).rejects.toThrow(/for more than 5 seconds/)
+  await client.query(`delete from page where id > 100`)
+  await client.query('vacuum full page')
+  await migrate(dataSource)
+})
+
+test('the size is asked before the first lock, and a lock is not awaited for ever', async () => {
+  const Plain = entity('Plain', { url: column('text') }, { name: 'one' })
+  const PlainVisit = entity('PlainVisit', { one: toOne(() => Plain), url: column('text') }, { name: 'visit' })
+  const One = entity('One', { url: text() })
+  const Visit = entity('Visit', { one: toOne(() => One), url: text() })
+  await db.dataSource([Plain, PlainVisit])
+  const dataSource = await db.dataSource([One, Visit], { synchronize: false })
+  const { up } = await generate(dataSource)
+  const found = /for more than 5 seconds|'lock_timeout', '5s'|concat\('LOCK TABLE /g
+  const [before, last] = [`'lock_timeout', '5s'`, 'for more than 5 seconds']
+  expect(up.join(';').match(found)).toEqual([before, last, before, last, `concat('LOCK TABLE `])
+  const settings: unknown[] = []
+  for (const own of ['0', '7s']) {
+    await dataSource
+      .transaction(async (manager) => {
+        await manager.query(`set local lock_timeout = '${own}'`)
+        for (const statement of up) await manager.query(statement)
+        settings.push(...(await manager.query('show lock_timeout')))
+        await manager.query('set constraints all immediate')
+        throw new Error('rolled back')
+      })
+      .catch(() => {})
+  }
+  expect(settings).toEqual([{ lock_timeout: '5s' }, { lock_timeout: '7s' }])
 })
 
 test('a migration of another declaration refuses a large table too, and leaves the guard', async () => {
@@ -35,7 +86,7 @@ test('a migration of another declaration refuses a large table too, and leaves t
   )
   const dataSource = await db.dataSource([pageOf({ digest: 'sha256' })], { synchronize: false })
   expect(String(await migrate(dataSource).catch((error: unknown) => error))).toMatch(
-    /more than 100000 rows.*add a property with the new declaration.*changing-a-declaration/,
+    /for more than 5 seconds.*add a property with the new declaration.*changing-a-declaration/,
   )
   const { rows } = await client.query(
     `select count(*)::int as n from pg_trigger where tgrelid = 'page'::regclass and not tgisinternal`,
@@ -86,7 +137,7 @@ describe.each(WORKS)('of $kind', ({ kind, table, columns, rows, first, changed }
     await db.dataSource([entity, ...(kind === 'names' ? [Name] : [])], { synchronize: false, extra })
   const fill = async (count: number): Promise<unknown> =>
     await client.query(`insert into ${rows} from generate_series(1, ${count}) as i`)
-  const refused = new RegExp(`more than 100000 rows.*their ${kind}`)
+  const refused = new RegExp(`for more than 5 seconds.*their ${kind}`)
 
   beforeEach(async () => {
     await client.query(`create table ${table} (id integer generated by default as identity primary key, ${columns})`)
@@ -100,7 +151,7 @@ describe.each(WORKS)('of $kind', ({ kind, table, columns, rows, first, changed }
     expect(failure).not.toContain('typeorm-unique-text adopt')
     const { up } = await generate(dataSource)
     const onTable = up.filter((one) => one.includes(`"${table}"`))
-    expect(onTable[0]).toMatch(/^DO .*more than 100000 rows/s)
+    expect(onTable[0]).toMatch(/^DO .*for more than 5 seconds/s)
   })
 
   test('a changed declaration refuses a large table too', async () => {
@@ -159,7 +210,7 @@ test('a large partitioned table is refused by adopt, and migrated in a maintenan
     @UniqueText({ scope: ['tenant'] }) url!: string
   }
   const dataSource = await db.dataSource([Page], { synchronize: false })
-  await expect(migrate(dataSource)).rejects.toThrow(/more than 100000 rows.*unique_text\.maintenance/)
+  await expect(migrate(dataSource)).rejects.toThrow(/for more than 5 seconds.*unique_text\.maintenance/)
   await expect(adopt(dataSource, Page)).rejects.toThrow(/is partitioned.*with unique_text\.maintenance on/)
   await migrate(
     await db.dataSource([Page], { synchronize: false, extra: { options: '-c unique_text.maintenance=on' } }),
@@ -187,17 +238,44 @@ test('a migration sees that a killed client leaves no statement behind', async (
   ])
 })
 
+function migrationOf(name: string, up: readonly string[] | ((queryRunner: QueryRunner) => Promise<void>)) {
+  return class {
+    name = name
+    async up(queryRunner: QueryRunner): Promise<void> {
+      if (typeof up === 'function') return await up(queryRunner)
+      for (const one of up) await queryRunner.query(one)
+    }
+    async down(): Promise<void> {}
+  }
+}
+
+test('a migration with other work, or behind a pending one, is not marked as run', async () => {
+  await fillTable(client, 0)
+  const { up } = await generate(await db.dataSource([Page], { synchronize: false }))
+  const faked = async (...migrations: (new () => MigrationInterface)[]): Promise<unknown> => {
+    const dataSource = await db.dataSource([Page], { synchronize: false, migrations })
+    return await adopt(dataSource, Page, { fake: 'Adds1795255200005' }).catch((error: unknown) => error)
+  }
+  const adds = (more: readonly string[]) => migrationOf('Adds1795255200005', [...up, ...more])
+  const other = await faked(adds(['alter table "page" add "rank" integer']))
+  expect(String(other)).toMatch(/does other work/)
+  const joined = await faked(migrationOf('Adds1795255200005', [`${up.join(';\n')};\nupdate "page" set "title" = 'x'`]))
+  expect(String(joined)).toMatch(/does other work/)
+  const code = await faked(migrationOf('Adds1795255200005', async (runner) => await runner.dropColumn('page', 'title')))
+  expect(String(code)).toMatch(/does other work/)
+  const behind = await faked(adds([]), migrationOf('Before1795255200004', ['select 1']))
+  expect(String(behind)).toMatch(/not the first.*Before1795255200004, Adds/)
+  expect(await client.query(`select from pg_attribute where attname in ('urlHash', 'rank')`)).toMatchObject({
+    rowCount: 0,
+  })
+  expect(await faked(adds([]))).toMatchObject({ step: 'done' })
+})
+
 test('a migration that was generated elsewhere is marked as run', async () => {
   await fillTable(client, 0)
   const source = await db.dataSource([Page], { synchronize: false })
   const { up } = await generate(source)
-  class AddsText1795255200000 {
-    name = 'AddsText1795255200000'
-    async up(): Promise<void> {
-      await runAll(source, up)
-    }
-    async down(): Promise<void> {}
-  }
+  const AddsText1795255200000 = migrationOf('AddsText1795255200000', up)
   const dataSource = await db.dataSource([Page], { synchronize: false, migrations: [AddsText1795255200000] })
   await client.query(`insert into page (url) values ('one'), ('two')`)
   await expect(adopt(dataSource, Page, { fake: 'Other1' })).rejects.toThrow(/AddsText1795255200000/)
@@ -210,26 +288,24 @@ test('what the refusal of a large table advises is done as it says, and a migrat
   await fillLarge()
   const source = await db.dataSource([Page], { synchronize: false })
   const { up } = await generate(source)
-  class AddsText1795255200001 {
-    name = 'AddsText1795255200001'
-    async up(queryRunner: QueryRunner): Promise<void> {
-      for (const one of up) await queryRunner.query(one)
-    }
-    async down(): Promise<void> {}
-  }
-  class Unrelated1795255200002 {
-    name = 'Unrelated1795255200002'
-    async up(queryRunner: QueryRunner): Promise<void> {
-      await queryRunner.query('create table unrelated (id integer)')
-    }
-    async down(): Promise<void> {}
-  }
-  const migrations = [AddsText1795255200001, Unrelated1795255200002]
+  const migrations = [
+    migrationOf('AddsText1795255200001', up),
+    migrationOf('Unrelated1795255200002', ['create table unrelated (id integer)']),
+  ]
   const dataSource = await db.dataSource([Page], { synchronize: false, migrations })
   const failure = String(await dataSource.runMigrations().catch((error: unknown) => error))
+<<<<<<< HEAD
   expect(failure).toContain(`typeorm-unique-text adopt -d ormconfig.ts --entity ${Page.name}.url --fake NAME`)
   await adopt(dataSource, Page, { fake: AddsText1795255200001.name })
   expect(await dataSource.runMigrations()).toMatchObject([{ name: Unrelated1795255200002.name }])
+=======
+  const command = /typeorm-unique-text adopt -d ormconfig\.ts --entity (\w+) --property (\w+) --fake NAME/u.exec(
+    failure,
+  )
+  expect(command?.slice(1)).toEqual([Page.name, 'url'])
+  await adopt(dataSource, Page, { fake: 'AddsText1795255200001' })
+  expect(await dataSource.runMigrations()).toMatchObject([{ name: 'Unrelated1795255200002' }])
+>>>>>>> 70cfc701 (adopt: --fake refuses other work, a merge has a status, the limit is a time)
   expect(await client.query('select from unrelated')).toMatchObject({ rowCount: 0 })
   expect((await generate(dataSource)).up).toEqual([])
   await client.query('drop table unrelated')

@@ -1,10 +1,18 @@
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { AdoptionError, adopt, type AdoptionLock, adoptionStatus, type AdoptionStatus } from '../../../src/adopt'
+import {
+  AdoptionError,
+  adopt,
+  type AdoptionLock,
+  adoptionStatus,
+  type AdoptionStatus,
+  type AdoptProgress,
+} from '../../../src/adopt'
 import { lockHolders } from '../../../src/adopt/status'
 import { useDatabase } from '../../support/database'
-import { adoptWith } from '../../support/seams'
+import { adoptWith, mergeWith } from '../../support/seams'
+import { newList } from './restore'
 import { fillTable, pageOf, runCommand } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -82,6 +90,19 @@ describe('the status', () => {
     expect(fractions[0]).toBe(1)
   })
 
+  test('names a merge while it runs, and no merge once it has ended', async () => {
+    await adopt(dataSource, Page, AT_LEISURE)
+    const steps: unknown[] = []
+    const beforeStatement = async (sql: string): Promise<void> => {
+      if (sql.startsWith('SET CONSTRAINTS')) steps.push((await adoptionStatus(dataSource, Page)).step)
+    }
+    await mergeWith(dataSource, Page, { keep: 'oldest', list: newList(), lockMilliseconds: 1_000 }, { beforeStatement })
+    expect(steps.length).toBeGreaterThan(0)
+    expect(new Set(steps)).toEqual(new Set(['merge']))
+    expect(await adoptionStatus(dataSource, Page)).toMatchObject(NOBODY)
+    expect(await client.query(`select from pg_class where relname ~ '_work$'`)).toMatchObject({ rowCount: 0 })
+  })
+
   test('needs a table', async () => {
     await client.query('drop table page')
     await expect(adoptionStatus(dataSource, Page)).rejects.toThrow(AdoptionError)
@@ -147,6 +168,27 @@ test('batches wait while a slot needs more WAL than is allowed', async () => {
   } finally {
     await client.query(`select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'slow'`)
   }
+})
+
+test('the progress never goes back, though rows that were locked are swept again', async () => {
+  await client.query('truncate page')
+  await client.query(
+    `insert into page (url, title) select 'text ' || i, repeat('x', 3000) from generate_series(1, 300) i`,
+  )
+  await adopt(dataSource, Page, { ...AT_LEISURE, until: 'begin' })
+  await other.query('begin; update page set title = title where id in (select min(id) from page)')
+  let sweeps = 0
+  const beforeStatement = async (sql: string): Promise<void> => {
+    if (sql.startsWith('VACUUM')) sweeps += 1
+    if (sweeps === 2) await other.query('rollback')
+  }
+  const fractions: number[] = []
+  const onProgress = ({ step, fraction }: AdoptProgress): void => {
+    if (step === 'fill' && fraction !== undefined) fractions.push(fraction)
+  }
+  await adoptWith(dataSource, Page, { ...AT_LEISURE, batchMilliseconds: 1, onProgress }, { beforeStatement })
+  expect(sweeps).toBeGreaterThan(1)
+  expect(fractions).toEqual(fractions.toSorted((one, two) => one - two))
 })
 
 describe('the command', () => {
