@@ -26,6 +26,14 @@ export function refuseTarget(target: Target, begun: boolean): void {
   )
 }
 
+/** Refuses a guard that has lost a hidden column, because every write would fail. @throws AdoptionError */
+export function refuseLost(target: Target): void {
+  const lost = columnDrift(target.declaration.table, target.state).find(({ kind }) => kind === 'missing')
+  if (!lost) return
+  const next = 'Give it its name again, or run migration:generate and migration:run.'
+  throw unsupportedChange(target, `its guard exists, but the column ${quote(lost.name)} does not`, next)
+}
+
 /** The guard's note, if one exists. */
 export const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'state'>): GuardNote | undefined =>
   guardNotesOf(state).find(({ name }) => name === declaration.name)

@@ -57,7 +57,7 @@ import {
   writeChanges,
 } from './pages'
 import { AdoptionError, type AdoptSession } from './session'
-import { guardedAs, noteOf, refuseTaken, refuseTarget } from './guarded'
+import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import {
   type AdoptedTable,
   alterTable,
@@ -675,7 +675,7 @@ export class GuardedText extends TextWork {
   }
 
   refuse(): void {
-    // Every table that has the guard can be normalized.
+    refuseLost(this.target)
   }
 
   async keepTriggersOut(): Promise<void> {

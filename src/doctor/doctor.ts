@@ -10,7 +10,7 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/name-declarations'
 import { type Declaration, namesOfTable, numbersOfTable, registry, rootOf, textsOfTable } from '../registry/registry'
 import { exactState, findDrift, tablesBeside, spreadDrift, workDrift } from '../schema/readiness'
-import { triggerWorks } from '../schema/table'
+import { triggerWorks, wantedLookups } from '../schema/table'
 import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
 import { isElsewhere } from '../sql/spread'
@@ -237,6 +237,7 @@ async function openTextSubject(
     references: referenceNames(metadata),
     companions: [...scopes, ...names, ...(isOurs(metadata) ? [relation] : [])],
     triggers: state.triggers.map(({ name }) => name),
+    texts: textsOfTable(metadata).flatMap(({ table: { text } }) => text.map(({ name }) => name)),
     others: tablesBeside(metadata),
     place: state.spread,
   })
@@ -256,7 +257,14 @@ function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFindi
   const elsewhere = spreadDrift(metadata, surroundings.spread).map(({ detail }) =>
     findingOf('table.spread', { entity, property: null }, { count: 1, detail }),
   )
-  const works = elsewhere.length > 0 ? [] : [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
+  const sets = triggerWorks(metadata)
+  const lookups = wantedLookups({ metadata, works: sets }).filter(({ name }) =>
+    state.indexes.every((one) => one.name !== name),
+  )
+  const works = [
+    ...(elsewhere.length > 0 ? [] : [...workDrift(sets, state), ...ownDrift(metadata, state)]),
+    ...lookups.map(({ name }) => ({ object: 'index', kind: 'missing', name }) as const),
+  ]
   return [...elsewhere, ...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
 }
 
@@ -355,12 +363,9 @@ async function withAdoption(subject: Subject, place: Place, looked: Looked, text
   return { ...looked, findings: [...findingsOfAdoption(adoption, place, size), ...beside, ...findings], adoption }
 }
 
-/** Whether the text has no guard, so that `adopt` makes it. */
-function isDue(declaration: Declaration, { state }: Subject): boolean {
-  return findDrift(declaration.table, state).some(
-    ({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'),
-  )
-}
+/** Whether the text has no guard, so that `adopt` makes it. If a guard has lost a column, a migration mends it. */
+const isDue = ({ table }: Declaration, { state }: Subject): boolean =>
+  findDrift(table, state).some(({ object, kind }) => kind === 'missing' && object === 'guard')
 
 /** Examines the table of names, only for the chosen entities, unless the table itself is chosen. */
 async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]): Promise<readonly DoctorFinding[]> {

@@ -25,7 +25,7 @@ import {
 export type DoctorSeverity = 'error' | 'warning' | 'information'
 
 /** The severity and the next step of each kind of finding. */
-const CODES = {
+export const CODES = {
   'text.twice': [
     'error',
     'Make one row of each group (typeorm-unique-text adopt --merge oldest --list merge.jsonl, docs/adopting.md), or change their texts. Then find out what let them in: see the findings about guard, index and triggers.',
@@ -49,7 +49,10 @@ const CODES = {
   ],
   'disk.needed': ['warning', 'See that the disk has room for it.'],
   'text.null': ['error', 'Give these rows a text, or declare the text nullable.'],
-  'hash.missing': ['error', 'Run migration:generate and migration:run. Until then no operation finds these rows.'],
+  'hash.missing': [
+    'error',
+    'No operation finds these rows. With the guard on, change their text to another one and back, by two UPDATEs: the guard then makes the hash.',
+  ],
   'hash.wrong': [
     'error',
     'With the guard on, change the text of these rows to another one and back, by two UPDATEs: the guard then makes the hash.',
@@ -103,6 +106,10 @@ const CODES = {
   'trigger.user': [
     'warning',
     'These triggers of yours fire for each row that a migration fills. Make sure that they may.',
+  ],
+  'trigger.text': [
+    'warning',
+    'These triggers of yours change a text after its hash is made, and the check then refuses the row (23514). Decide where the text is changed: the option normalize does it for all writers of this package.',
   ],
   'index.user': [
     'warning',

@@ -397,6 +397,7 @@ const COMPANIONS = `FROM pg_catalog.unnest($3::pg_catalog.text[]) AS h (name)
 /** Findings about the surroundings of a table, whose test is one query. */
 type FoundByQuery =
   | 'trigger.user'
+  | 'trigger.text'
   | 'replication.publication'
   | 'replication.incomplete'
   | 'replication.subscription'
@@ -411,7 +412,7 @@ type FoundByQuery =
 
 /**
  * The query of each finding for the table `c`: the names of objects as JSON, or their number. $2 has the likely names of
- * references, $3 the tables that belong to the table, and $4 the triggers of its declarations.
+ * references, $3 the tables that belong to the table, $4 the triggers of its declarations, and $5 its texts.
  */
 const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
   // The triggers of an unfinished adoption are not those of a declaration.
@@ -422,6 +423,15 @@ const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
         AND (t.tgtype::pg_catalog.int4 OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
         AND NOT pg_catalog.starts_with(t.tgname::pg_catalog.text, ${literal(TEXT_TRIGGERS)})
         AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL ($4::pg_catalog.text[])`,
+  ),
+  'trigger.text': names(
+    't.tgname::pg_catalog.text',
+    `FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) t.tgfoid
+      WHERE t.tgrelid OPERATOR(pg_catalog.=) c.oid AND NOT t.tgisinternal
+        AND (t.tgtype::pg_catalog.int4 OPERATOR(pg_catalog.&) 3) OPERATOR(pg_catalog.=) 3
+        AND EXISTS (SELECT FROM pg_catalog.unnest($5::pg_catalog.text[]) AS x (name)
+          WHERE p.prosrc OPERATOR(pg_catalog.~*) pg_catalog.concat('(?:^|;|\\mbegin|\\mthen|\\melse)\\s*new\\."?',
+            pg_catalog.regexp_replace(x.name, '(\\W)', '\\\\\\1', 'g'), '"?\\s*:?='))`,
   ),
   'replication.publication': names('p.pubname::pg_catalog.text', PUBLISHED),
   'replication.incomplete': names(
@@ -517,13 +527,15 @@ const SURROUNDINGS = `SELECT pg_catalog.json_build_object(
 export async function readSurroundings(
   query: Query,
   relation: string,
-  beside: Readonly<Partial<Record<'references' | 'companions' | 'triggers' | 'others', readonly string[]>>> & {
+  beside: Readonly<
+    Partial<Record<'references' | 'companions' | 'triggers' | 'texts' | 'others', readonly string[]>>
+  > & {
     /** What the catalog says of the place of the rows, if the caller has read it. */
     readonly place?: CatalogSpread
   } = {},
 ): Promise<Surroundings | undefined> {
-  const { references = [], companions = [], triggers = [], others = [] } = beside
-  const [row] = (await query(SURROUNDINGS, [relation, references, companions, triggers])) as readonly {
+  const { references = [], companions = [], triggers = [], texts = [], others = [] } = beside
+  const [row] = (await query(SURROUNDINGS, [relation, references, companions, triggers, texts])) as readonly {
     state: string
   }[]
   if (!row) return undefined

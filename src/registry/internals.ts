@@ -39,10 +39,18 @@ export function requireServer({ encoding, version, engine, plpgsql }: ServerStat
   }
 }
 
-/** @throws UnsupportedDatabaseError also if TypeORM would misread every type and drop the columns */
-export function requireBuildable(server: ServerState): void {
-  requireServer(server, true)
-  if (server.quotesAll) {
+/**
+ * @param lacks the SQLSTATE by which the server refuses what triggers need
+ * @throws UnsupportedDatabaseError also if TypeORM would misread every type and drop the columns
+ */
+export function requireBuildable(server: ServerState | undefined, lacks: string | undefined): void {
+  if (server) requireServer(server, true)
+  if (lacks !== undefined) {
+    throw new UnsupportedDatabaseError(
+      `The server refuses what the triggers of this package need (SQLSTATE ${lacks}), whatever it calls itself. Use PostgreSQL 14 or later.`,
+    )
+  }
+  if (server?.quotesAll) {
     throw new UnsupportedDatabaseError(
       'quote_all_identifiers is on: TypeORM would then drop and add columns whose types it reads with quotes, and lose ' +
         'what they hold. Turn it off while a migration is generated or run.',

@@ -298,7 +298,7 @@ function predecessors(
   notes: readonly GuardNote[],
 ): ReadonlyMap<Declaration, GuardNote> {
   const found = new Map<Declaration, GuardNote>()
-  const free = new Set(notes.filter(({ hash }) => hasColumn(on, hash)))
+  const free = new Set(notes.filter((note) => HIDDEN.some((hidden) => hasColumn(on, note[hidden]))))
   const pair = (declaration: Declaration | undefined, note: GuardNote | undefined): void => {
     if (!declaration || !note) return
     found.set(declaration, note)

@@ -10,7 +10,6 @@ import {
   installedLookups,
   installedTriggers,
   type InstalledTriggers,
-  type LookupIndex,
   tableState,
 } from '../sql/catalog'
 import { quote } from '../sql/identifier'
@@ -27,6 +26,7 @@ import {
 } from '../sql/library'
 import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
 import { distribute, hasCitus } from '../sql/spread'
+import { triggersLack } from '../sql/written'
 import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
 import { changeDeclarations, dropDifferent } from './changes'
 import {
@@ -39,6 +39,7 @@ import {
   type SchemaEntity,
   type TablePlan,
   triggerWorks,
+  wantedLookups,
   wantedGuards,
   withLocks,
 } from './table'
@@ -170,11 +171,17 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
     const works = triggerWorks(metadata)
     return { metadata, works, wanted: works.map(({ set }) => set), guards: wantedGuards(metadata) }
   })
+  const isWanted = declared.some(({ wanted, guards }) => wanted.length + guards.length > 0)
+  const lacks = isWanted ? await triggersLack(query, queryRunner.isTransactionActive) : undefined
   const { server, tables } = await installedTriggers(
     query,
     schemasOf(metadatas, searchSchema),
     declared.flatMap(({ wanted }) => wanted),
-  )
+  ).catch((error: unknown) => {
+    requireBuildable(undefined, lacks)
+    throw error
+  })
+  if (isWanted) requireBuildable(server, lacks)
   const found = declared.flatMap(({ metadata, works, wanted, guards }) => {
     const ours = tables.find((one) => isOf(one, metadata, searchSchema))
     if (wanted.length + textsOfTable(metadata).length === 0 && !ours) return []
@@ -183,7 +190,6 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
     const isNew = !tableOf(builder, metadata)
     return [{ metadata, works, wanted, guards, installed, ...entityTable(metadata), searchSchema, isNew }]
   })
-  if (found.some(({ wanted, guards }) => wanted.length + guards.length > 0)) requireBuildable(server)
   const citus = await hasCitus(query)
   const fresh = found.filter(({ isNew }) => isNew)
   const entities: SchemaEntity[] = []
@@ -356,15 +362,6 @@ async function dryRun(builder: SchemaBuilder, synchronize: () => Promise<void>):
     queryRunner.clearSqlMemory()
     if (!recording) queryRunner.disableSqlMemory()
   }
-}
-
-/** The look-up indexes that an entity's declarations ask for. */
-function wantedLookups({ metadata, works }: SchemaEntity): LookupIndex[] {
-  const ofTexts = textsOfTable(metadata).flatMap(({ lookup: name, table: rows }) => {
-    const [column] = rows.text
-    return name === undefined || !column ? [] : { rows, name, column: column.name }
-  })
-  return [...ofTexts, ...works.flatMap(({ lookups = [] }) => lookups)]
 }
 
 /**

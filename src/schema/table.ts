@@ -2,7 +2,7 @@ import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { registry, rootOf, type RowsChange, textsOfTable, type TriggerWork } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import { isRefusalOfLarge } from '../sql/rebuild'
-import type { Query, TableState } from '../sql/catalog'
+import type { LookupIndex, Query, TableState } from '../sql/catalog'
 import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
@@ -213,3 +213,12 @@ export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
 /** Returns the guards that the table of an entity needs. */
 export const wantedGuards = (metadata: EntityMetadata): Guard[] =>
   textsOfTable(metadata).flatMap(({ table }) => guardsOf(table))
+
+/** The look-up indexes that an entity's declarations ask for. */
+export function wantedLookups({ metadata, works }: Pick<SchemaEntity, 'metadata' | 'works'>): LookupIndex[] {
+  const ofTexts = textsOfTable(metadata).flatMap(({ lookup: name, table: rows }) => {
+    const [column] = rows.text
+    return name === undefined || !column ? [] : { rows, name, column: column.name }
+  })
+  return [...ofTexts, ...works.flatMap(({ lookups = [] }) => lookups)]
+}

@@ -1,7 +1,7 @@
 import { createCheck, createIndex, type NamedIndex } from './alter'
 import type { Query } from './catalog'
 import { dollarQuote } from './identifier'
-import { endsConnection, serverError } from './sqlstate'
+import { endsConnection, serverError, SQLSTATE } from './sqlstate'
 import { EQUALS, joinOf, type TextRows } from './text-table'
 import { FIRES, type Trigger } from './trigger-set'
 
@@ -72,10 +72,6 @@ export async function writtenAs(
   { relation, within }: { readonly relation: string; readonly within: boolean },
   wanted: readonly Wording[],
 ): Promise<ReadonlyMap<string, string> | undefined> {
-  const [begin, end] = within
-    ? [`SAVEPOINT ${LOOKALIKE}`, [`ROLLBACK TO SAVEPOINT ${LOOKALIKE}`, `RELEASE SAVEPOINT ${LOOKALIKE}`]]
-    : // This also works if transactions of a role or a database are read-only by default.
-      ['START TRANSACTION READ WRITE', ['ROLLBACK']]
   const made = wanted.map(
     ({ make }, position) => `
   BEGIN
@@ -89,20 +85,60 @@ BEGIN
 END
 `)}`
   let words: ReadonlyMap<string, string> | undefined
-  try {
-    await send(query, [begin, look])
+  await undone(query, within, async () => {
+    await query(look)
     const rows = (await query(READ)) as readonly { readonly name: string; readonly words: string }[]
     words = new Map(
       rows.map((one) => [wanted[Number(one.name.slice(1))]?.key ?? `trigger ${one.name}`, wordsOf(one.words)]),
     )
+  })
+  return words
+}
+
+/** @returns the SQLSTATE of an error of the server */
+async function undone(query: Query, within: boolean, work: () => Promise<void>): Promise<string | undefined> {
+  const [begin, end] = within
+    ? [`SAVEPOINT ${LOOKALIKE}`, [`ROLLBACK TO SAVEPOINT ${LOOKALIKE}`, `RELEASE SAVEPOINT ${LOOKALIKE}`]]
+    : // This also works if transactions of a role or a database are read-only by default.
+      ['START TRANSACTION READ WRITE', ['ROLLBACK']]
+  let refusal: string | undefined
+  try {
+    await query(begin)
+    await work()
   } catch (error) {
-    if (!serverError(error) || endsConnection(error)) {
+    refusal = serverError(error)?.code
+    if (refusal === undefined || endsConnection(error)) {
       await send(query, end).catch(() => undefined)
       throw error
     }
   }
   await send(query, end)
-  return words
+  return refusal
+}
+
+const TRIAL = `DO ${dollarQuote(`
+BEGIN
+  CREATE TEMPORARY TABLE ${LOOKALIKE} (given pg_catalog.jsonb DEFAULT pg_catalog.jsonb_build_object('a', 1));
+  CREATE FUNCTION pg_temp.${LOOKALIKE}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp AS $trial$ DECLARE one CONSTANT jsonb := TG_ARGV[0]; BEGIN RETURN NEW; END $trial$;
+  CREATE TRIGGER one BEFORE INSERT ON pg_temp.${LOOKALIKE} FOR EACH ROW WHEN (NEW.given IS NOT NULL)
+    EXECUTE FUNCTION pg_temp.${LOOKALIKE}('{}');
+  CREATE TRIGGER two AFTER INSERT ON pg_temp.${LOOKALIKE} REFERENCING NEW TABLE AS made FOR EACH STATEMENT
+    EXECUTE FUNCTION pg_temp.${LOOKALIKE}('{}');
+  INSERT INTO pg_temp.${LOOKALIKE} DEFAULT VALUES;
+END
+`)}`
+
+/**
+ * Tries what our triggers need, and undoes it. A server may call itself PostgreSQL and lack a part of it.
+ *
+ * @returns the SQLSTATE by which the server says that it does not have it
+ */
+export async function triggersLack(query: Query, within: boolean): Promise<string | undefined> {
+  const refusal = await undone(query, within, async () => void (await query(TRIAL)))
+  return refusal !== undefined && refusal !== SQLSTATE.insufficientPrivilege && /^(?:0A|42)/.test(refusal)
+    ? refusal
+    : undefined
 }
 
 async function send(query: Query, statements: readonly string[]): Promise<void> {
