@@ -151,9 +151,7 @@ async function command(dataSource: DataSource, { entity, property }: DoctorFindi
     '-d',
     'x.ts',
     '--entity',
-    entity,
-    '--property',
-    property ?? '',
+    property === undefined ? entity : `${entity}.${property}`,
   ]
   expect(await runCommand(dataSource, args)).toMatchObject({ code: 0 })
 }
@@ -200,7 +198,7 @@ test.each(PLANTED)('what the doctor says about $code ($about) heals it, word for
   await client.query(sql)
   const dataSource = await copy.dataSource(ABOUT[about])
   if (until !== undefined)
-    await runCommand(dataSource, ['adopt', '-d', 'x.ts', '--entity', 'Page', '--property', 'url', '--until', until])
+    await runCommand(dataSource, ['adopt', '-d', 'x.ts', '--entity', 'Page.url', '--until', until])
   const look = async (): Promise<DoctorFinding[]> =>
     (await doctor(dataSource)).findings.filter((one) => one.severity === 'error' || one.code === code)
   let found = await look()
