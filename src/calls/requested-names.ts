@@ -86,8 +86,14 @@ export async function ensureNamesReady(
 /**
  * Returns the taken names in the order requested, in one round trip. If an earlier change of the call gives up a name,
  * a later one can take it. If several rows request one name, the first gets it.
+ *
+ * @param atOnce whether the changes happen at once, so that a row can also take a name that a later one gives up
  */
-export async function takenNames(session: Session, requested: readonly RequestedName[]): Promise<TakenText[]> {
+export async function takenNames(
+  session: Session,
+  requested: readonly RequestedName[],
+  atOnce = false,
+): Promise<TakenText[]> {
   if (requested.length === 0) return []
   const names = namesTable(session.dataSource)
   const found = await session.rowsOrRollBack(takenNamesStatement(names), [
@@ -98,16 +104,19 @@ export async function takenNames(session: Session, requested: readonly Requested
   const owners = new Map(found.map((each) => [each.requested, each]))
   const asking = new Set<string>()
   const changing = new Map<string, RequestedName[]>()
+  const change = (one: RequestedName): void => {
+    if (!one.key) return
+    const key = keyOfRow(one.name, one.key)
+    changing.set(key, [...(changing.get(key) ?? []), one])
+  }
+  if (atOnce) for (const one of requested) change(one)
   return requested.flatMap((one, position) => {
-    if (one.key) {
-      const key = keyOfRow(one.name, one.key)
-      changing.set(key, [...(changing.get(key) ?? []), one])
-    }
+    if (!atOnce) change(one)
     const owner = owners.get(position)
     const holder = owner && holderDeclaration(dataSourceOf(one.name.metadata), owner)
     const before = holder && changing.get(keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))))
     // A change frees the name if it concerns the same row, or a row whose former name is not kept.
-    const isFree = before?.some(({ row, name }) => row === one.row || name.former.state === 'free') === true
+    const isFree = before?.some(({ row, name }) => row === one.row || atOnce || name.former.state === 'free') === true
     const name = JSON.stringify([one.name.namespace, one.text])
     const isRepeated = asking.has(name)
     asking.add(name)

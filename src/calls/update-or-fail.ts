@@ -1,27 +1,19 @@
-import {
-  type DeepPartial,
-  type EntityManager,
-  type EntityMetadata,
-  EntityNotFoundError,
-  type EntityTarget,
-  InstanceChecker,
-  type ObjectLiteral,
-} from 'typeorm'
+import type { DeepPartial, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
-import { DeclarationError } from '../errors'
-import { kindOf } from '../options'
+import { DeclarationError, UniqueTextError } from '../errors'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { type Statement, updatedStatement, type WireRow } from '../sql/find'
-import { type ColumnMetadata, dataSourceOf, namesOfEntity, textsOfEntity } from '../registry/registry'
+import { dataSourceOf, namesOfEntity, textsOfEntity } from '../registry/registry'
 import type { Step } from '../connection/transactions'
-import { textsOfKey } from '../registry/name-declarations'
 import { requireEntries, requireManager } from './call-options'
-import { type EntityColumns, entityColumns, entityTextOf } from './entity-text'
+import { entityColumns, entityTextOf } from './entity-text'
 import { afterWrite, fill, fire, hydrate, listensTo, type NamedColumns, newEntity, returnedBy } from './hydrate'
 import {
   changedKey,
   inRow,
-  requireKeyValues,
+  isObject,
+  pathsBeside,
   requireKnown,
   requireObject,
   requireUniqueText,
@@ -29,8 +21,10 @@ import {
 } from './values'
 import type { Writable, WritableOnly } from './insert-or-fail'
 import { ensureNamesReady, requestedNames } from './requested-names'
+import { missingRow, rowKey } from './row-key'
+import { atOnce, type ChangedRow } from './update-at-once'
 import { watched } from './watch'
-import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
+import { requestedOf, type RequestedText, writeOrFail } from './write-or-fail'
 
 /**
  * The primary key: a value, of the type of the property `id` if there is one; an object with the whole key and perhaps
@@ -47,6 +41,10 @@ export type RowChange<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
   changes: Writable<Entity>,
 ]
 
+/** A change of one row of a list: its primary key and its new values. */
+export type ChangeWithKey<Entity extends ObjectLiteral> = Writable<Entity> &
+  (Entity extends { readonly id: infer Id } ? { readonly id: Id } : object)
+
 /** The result of a change: the entity. */
 export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unknown, unknown] ? Entity : never
 
@@ -54,9 +52,13 @@ export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unk
  * Changes rows whose new texts must be free, all of them or none, as `insertOrFail` inserts them. It changes text,
  * scope, or any other columns. If a text is taken, one more round trip finds every taken text of the call.
  *
- * Changes them as TypeORM's `update` does, one after another in the order given. A text that an earlier change of the
- * call gives up is free for a later one. Two rows cannot swap their texts. Subscribers get BeforeUpdate before the
- * first statement, and AfterUpdate when all rows are written, with the changes as their entity, as from `update`.
+ * Changes several rows at once, in a number of statements that depends on their tables alone. A text or a name that one
+ * change gives up is free for all others, so rows can swap them. A row whose text goes to another row has a temporary
+ * text meanwhile, which triggers of the table see. Rows change one after another, as TypeORM's `update` changes them, if
+ * one has SQL or further conditions, is given twice, or is in a distributed table. Two rows cannot swap their texts then.
+ *
+ * Subscribers get BeforeUpdate before the first statement, and AfterUpdate when all rows are written, with the changes
+ * as their entity, as from `update`.
  *
  * @param id the primary key, or an object that contains it; further properties are further conditions. Of an entity,
  * only the key counts
@@ -71,6 +73,7 @@ export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unk
  * @throws ChainLimitError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError as `insertOrFail` does
  * @example
  * const page = await updateOrFail(manager, Page, 1, { url: 'http://example.com/' })
+ * await updateOrFail(manager, Page, [{ id: 1, url: second }, { id: 2, url: first }])
  * await updateOrFail(manager, [[Page, 1, { url }], [Account, { tenant, number }, { handle }]])
  * @function
  */
@@ -82,6 +85,11 @@ async function updateOrFailImpl<Entity extends ObjectLiteral>(
   id: RowId<NoInfer<Entity>>,
   changes: Writable<NoInfer<Entity>>,
 ): Promise<Entity>
+async function updateOrFailImpl<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  changes: readonly ChangeWithKey<NoInfer<Entity>>[],
+): Promise<Entity[]>
 async function updateOrFailImpl<const Changes extends readonly RowChange[]>(
   manager: EntityManager,
   changes: Changes & { readonly [Position in keyof Changes]: CheckedChange<Changes[Position]> },
@@ -89,14 +97,21 @@ async function updateOrFailImpl<const Changes extends readonly RowChange[]>(
 async function updateOrFailImpl(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral> | readonly RowChange[],
-  id?: RowId<ObjectLiteral>,
+  id?: RowId<ObjectLiteral> | readonly ObjectLiteral[],
   changes?: ObjectLiteral,
 ): Promise<unknown> {
   requireManager(manager)
-  const single = !Array.isArray(entity)
-  if (!single) requireEntries(entity, 3)
-  const entries = single ? [[entity, id, changes] as unknown as RowChange] : (entity as readonly RowChange[])
   const dataSource = dataSourceOf(manager)
+  const single = !Array.isArray(entity) && !Array.isArray(id)
+  if (Array.isArray(entity)) requireEntries(entity, 3)
+  const entries: readonly RowChange[] = Array.isArray(entity)
+    ? entity
+    : Array.isArray(id)
+      ? id.map((one: ObjectLiteral) => [
+          entity,
+          ...splitKey(dataSource.getMetadata(entity as EntityTarget<ObjectLiteral>), one),
+        ])
+      : [[entity, id, changes] as unknown as RowChange]
   requireUniqueText(dataSource, entries)
   const rows = entries.map(([target, key, values], position) => {
     const columns = entityColumns(dataSource, dataSource.getMetadata(target))
@@ -109,7 +124,8 @@ async function updateOrFailImpl(
           `No change of ${columns.metadata.name} was given. Give a property of it a value, or null.`,
         )
       }
-      return { columns, position, id: criteriaOf(columns, key), values: { ...values } }
+      const found = rowKey(columns, key)
+      return { columns, position, id: found.criteria, key: found, values: { ...values } }
     })
   })
   const session = await openSession(manager)
@@ -119,6 +135,19 @@ async function updateOrFailImpl(
   } finally {
     await session.close()
   }
+}
+
+/** Returns the primary key, and the other properties. */
+function splitKey(
+  { primaryColumns }: EntityMetadata,
+  given: ObjectLiteral,
+): [id: ObjectLiteral, changes: ObjectLiteral] {
+  if (!isObject(given)) return [given, {}]
+  const names = new Set(primaryColumns.map(({ propertyPath }) => propertyPath.split('.')[0]))
+  const parts = Object.entries(given)
+  const part = (isKey: boolean): ObjectLiteral =>
+    Object.fromEntries(parts.filter(([name]) => names.has(name) === isKey))
+  return [part(true), part(false)]
 }
 
 /** Checks that the changes are those of the entity before them. */
@@ -134,9 +163,6 @@ declare const wrong: unique symbol
 interface NoKeyOfTheEntity {
   readonly [wrong]: true
 }
-
-/** A row to change. Listeners may change its values. */
-type ChangedRow = WrittenRow & { readonly id: ObjectLiteral }
 
 /** An entity whose rows hold names, and the statement that changes the names of a row. */
 interface NamedEntity extends NamedColumns {
@@ -163,7 +189,7 @@ export async function updateNames(
   const { metadata, discriminators } = named
   if (listensTo('Update', named)) return undefined
   const { criteria, values: key } = rowKey(named, id)
-  if (Object.keys(criteria).length > metadata.primaryColumns.length) return undefined
+  if (pathsBeside(metadata, metadata.primaryColumns, criteria).length > 0) return undefined
   const changed = namesOfEntity(metadata).filter(({ text }) => text.column.getEntityValue(changes) !== undefined)
   const names = requestedNames(named, 0, changes, criteria)
   const texts = changed.map((name) => names.find((one) => one.name === name)?.text ?? null)
@@ -182,50 +208,6 @@ export async function updateNames(
   }
 }
 
-/** The key by which a row is found. */
-interface RowKey {
-  /** The primary key, and further conditions. */
-  readonly criteria: ObjectLiteral
-  /** The primary key as it is sent. */
-  readonly values: readonly unknown[]
-  /** A string that is equal for equal keys of an entity. */
-  readonly identity: string
-}
-
-/** @throws DeclarationError unless it holds the whole primary key */
-export function rowKey(columns: EntityColumns, id: unknown): RowKey {
-  const criteria = criteriaOf(columns, id)
-  const values = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
-  return { criteria, values, identity: JSON.stringify(textsOfKey(values)) }
-}
-
-/** @throws DeclarationError unless it holds the whole primary key */
-function criteriaOf(columns: EntityColumns, id: unknown): ObjectLiteral {
-  const { metadata } = columns
-  const [only, another] = metadata.primaryColumns
-  const isKey = typeof id !== 'object' || id instanceof Date
-  const isEntity = typeof metadata.target === 'function' && id instanceof metadata.target
-  // The other values of an entity are loaded ones: its dates are rounded, and its lists are not columns.
-  const given = (isEntity && metadata.getEntityIdMap(id)) || id
-  const criteria: ObjectLiteral = isKey ? {} : { ...(given as object | null) }
-  if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
-  const isWhole = metadata.getEntityIdMap(criteria) !== undefined
-  // An operator, SQL or a list may select several rows, or none in particular.
-  const areValues = metadata.primaryColumns.every((column) => {
-    const value: unknown = column.getEntityValue(criteria)
-    const isList = !column.isArray && Array.isArray(value)
-    return !InstanceChecker.isFindOperator(value) && typeof value !== 'function' && !isList
-  })
-  if (isWhole && areValues) {
-    requireKeyValues(columns, criteria)
-    return criteria
-  }
-  const names = metadata.primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
-  throw new DeclarationError(
-    `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
-  )
-}
-
 async function updateAll(
   session: Session,
   manager: EntityManager,
@@ -235,7 +217,6 @@ async function updateAll(
   for (const { columns, values } of rows) await fire(session, 'BeforeUpdate', columns.metadata, values)
   const { requested, names } = await requestedOf<ChangedRow, RequestedText>(session, rows, (row) => {
     const { metadata } = row.columns
-    const id = metadata.primaryColumns.map((column) => sentValue(row.columns, column, row.id))
     return textsOfEntity(metadata).flatMap((declaration) => {
       const entityText = entityTextOf(manager, metadata.target, declaration.name)
       const key = changedKey(entityText, row.values)
@@ -245,28 +226,48 @@ async function updateAll(
         table.deleted === undefined ? undefined : entityText.metadata.deleteDateColumn?.getEntityValue(row.values)
       const live = deleted === undefined ? undefined : deleted === null
       if (live === undefined && key.every((value) => value === undefined)) return []
-      return [{ entityText, row: row.position, key, id, live }]
+      return [{ entityText, row: row.position, key, id: row.key.values, live }]
     })
   })
-  const steps = rows.map(({ columns, id, values: changes }): Step<WireRow> => {
-    // TypeORM's own UPDATE also writes version and update date.
-    const [sql, values] = session.dataSource
-      .createQueryBuilder()
-      .update(columns.metadata.target)
-      .set(changes)
-      .where(id)
-      .returning(returnedBy(columns))
-      .getQueryAndParameters()
-    return { statement: updatedStatement(sql), values, check: requireChangedRow(columns.metadata, id) }
-  })
-  const answers = await writeOrFail(session, { requested, names, rows, steps })
+  const wanted = { requested, names, rows }
+  const together = await atOnce(session, rows, requested)
+  let changed =
+    together &&
+    (await writeOrFail(session, { ...wanted, steps: together.steps, atOnce: true }).then(together.changed, orOneByOne))
+  changed ??= (await writeOrFail(session, { ...wanted, steps: rows.map((row) => singleStep(session, row)) })).map(
+    ([row]) => row,
+  )
+  const stored = changed
   const entities = rows.map(({ columns }, nth) => {
     const entity: ObjectLiteral = newEntity(columns.metadata, session)
-    fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)
+    fill(columns, columns.metadata, stored[nth] ?? [], entity)
     return entity
   })
   for (const { columns, values } of rows) await afterWrite(session, 'Update', columns, values)
   return entities
+}
+
+/**
+ * Other unique indexes may allow the changes in the order given, and a distributed table each by itself.
+ *
+ * @throws the error otherwise
+ */
+function orOneByOne(error: unknown): undefined {
+  const { code } = serverError(error) ?? {}
+  const mayHelp = code === SQLSTATE.uniqueViolation || code === SQLSTATE.featureNotSupported
+  if (error instanceof UniqueTextError || !mayHelp) throw error
+}
+
+/** TypeORM's own UPDATE also writes version and update date. */
+function singleStep(session: Session, { columns, id, values: changes }: ChangedRow): Step<WireRow> {
+  const [sql, values] = session.dataSource
+    .createQueryBuilder()
+    .update(columns.metadata.target)
+    .set(changes)
+    .where(id)
+    .returning(returnedBy(columns))
+    .getQueryAndParameters()
+  return { statement: updatedStatement(sql), values, check: requireChangedRow(columns.metadata, id) }
 }
 
 /** @throws EntityNotFoundError */
@@ -275,18 +276,3 @@ const requireChangedRow =
   (rows: readonly WireRow[]): void => {
     if (rows.length === 0) throw missingRow(metadata, metadata.getEntityIdMap(criteria))
   }
-
-/** Returns TypeORM's error for a missing row, whose key is in `criteria` alone. TypeORM would put it into the message. */
-export function missingRow(metadata: EntityMetadata, criteria: unknown): EntityNotFoundError {
-  const error = new EntityNotFoundError(metadata.target, undefined)
-  return Object.assign(error, {
-    criteria,
-    message: `Could not find the row of entity "${metadata.name}": no row has the primary key in "criteria".`,
-  })
-}
-
-const sentValue = (
-  { dataSource }: Pick<EntityColumns, 'dataSource'>,
-  column: ColumnMetadata,
-  entity: ObjectLiteral,
-): unknown => dataSource.driver.preparePersistentValue(column.getEntityValue(entity), column)

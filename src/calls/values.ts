@@ -135,7 +135,11 @@ function requireProperty({ propertyName, propertyPath }: ColumnMetadata, entity:
 const MAX_NAMES_SHOWN = 10
 
 /** Returns the value to insert; undefined if the column is left out and gets its default. */
-export function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
+export function insertValue(
+  { dataSource }: Pick<EntityText, 'dataSource'>,
+  column: ColumnMetadata,
+  entity: ObjectLiteral,
+): unknown {
   const value = valueIn(column, entity)
   if (value === undefined) return undefined
   const stored: unknown = dataSource.driver.preparePersistentValue(value, column)

@@ -10,7 +10,7 @@ import type { UnusualIndex } from '../sql/catalog'
 import type { WireRow } from '../sql/find'
 import { holderKeyStatement, standingKeyStatement } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { takenKeysStatement, takenStatement, type TakenRow } from '../sql/taken'
+import { takenKeysStatement, takenStatement, type TakenRow, type WantedText } from '../sql/taken'
 import { hashOfTexts, isLive } from '../sql/text-table'
 import { parameterText } from '../sql/types'
 import {
@@ -78,6 +78,8 @@ interface Writing {
   readonly names: readonly RequestedName[]
   /** The rows whose primary keys and ordinary unique columns must be free. @default none */
   readonly rows?: readonly WrittenRow[]
+  /** Whether a text or name that one change gives up is free for every other one. @default for later ones */
+  readonly atOnce?: boolean
 }
 
 /**
@@ -116,34 +118,38 @@ export async function writeOrFail(
 const REFUSED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.checkViolation])
 
 const OR_ANOTHER_VALUE = 'Use the row that holds it, or give another value.'
+const OR_SWAP =
+  'Use the row that holds the text, or give another text. To swap texts, change both rows in one updateOrFail().'
 
 /** @throws TextTakenError for all that is taken; if only ordinary columns are, it is TypeORM's error as well */
 async function requireFree(
   session: Session,
-  { requested, names, rows }: Required<Pick<Writing, 'requested' | 'names' | 'rows'>>,
+  { requested, names, rows, atOnce }: Required<Pick<Writing, 'requested' | 'names' | 'rows' | 'atOnce'>>,
   error: unknown,
 ): Promise<void> {
-  const texts = [...(await takenTexts(session, requested)), ...(await takenNames(session, names))]
+  const texts = [...(await takenTexts(session, requested, atOnce)), ...(await takenNames(session, names, atOnce))]
   // A name that is free by now was taken when the triggers looked.
   const found = texts.length > 0 ? texts : takenByTriggers(error, session.dataSource)
   const keys = await takenKeys(session, rows)
   if (found.length + keys.length === 0) return
   const taken = [...found, ...keys].toSorted((left, right) => left.row - right.row)
-  const explained = new TextTakenError(taken, error, keys.length > 0 ? OR_ANOTHER_VALUE : undefined)
+  const isChange = requested.some(({ id }) => id) || names.some(({ key }) => key)
+  const remedy = keys.length > 0 ? OR_ANOTHER_VALUE : isChange ? OR_SWAP : undefined
+  const explained = new TextTakenError(taken, error, remedy)
   throw found.length === 0 && error instanceof Error ? asQueryFailedError(explained, error) : explained
 }
 
 /** @throws the explained error, unless another attempt may succeed */
 async function requireRetry(
   session: Session,
-  { requested, names, rows = [] }: Omit<Writing, 'steps'>,
+  { requested, names, rows = [], atOnce = false }: Omit<Writing, 'steps'>,
   error: unknown,
 ): Promise<void> {
   const declarations = requested.map(({ entityText }) => entityText.declaration)
   const refused = serverError(error)
   const isOurs = requested.length + names.length + rows.length > 0
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
-  await requireFree(session, { requested, names, rows }, error)
+  await requireFree(session, { requested, names, rows, atOnce }, error)
   const { constraint = '' } = refused
   const ofText = error instanceof Error ? refusedText(error, declarations) : undefined
   if (!ofText && !isOfNumber(rows, constraint)) throw error
@@ -334,11 +340,15 @@ export interface RequestedText {
  *
  * @throws QueryFailedError of TypeORM for a key that its column cannot hold, and that was not written yet
  */
-async function takenTexts(session: Session, requested: readonly RequestedText[]): Promise<TakenText[]> {
+async function takenTexts(
+  session: Session,
+  requested: readonly RequestedText[],
+  atOnce: boolean,
+): Promise<TakenText[]> {
   if (requested.length === 0) return []
   if (requested.some(({ entityText }) => entityText.ready.distributed)) return await takenOneByOne(session, requested)
   const groups = [...groupBy(requested, ({ entityText }) => entityText.declaration).values()]
-  const statement = takenStatement(groups.map(wantedOf))
+  const statement = takenStatement(groups.map(wantedOf), atOnce)
   let rows
   try {
     rows = await session.rowsOrRollBack(statement, groups.flatMap(takenParameters))
@@ -399,7 +409,7 @@ async function keyToBe(
   return key.map((value, index) => (value === undefined ? row[index] : value))
 }
 
-function wantedOf([first]: readonly RequestedText[]): Parameters<typeof takenStatement>[0][number] {
+export function wantedOf([first]: readonly RequestedText[]): WantedText {
   const { entityText, id } = first as RequestedText
   const { declaration, ready } = entityText
   const { table, metadata } = declaration
@@ -407,7 +417,7 @@ function wantedOf([first]: readonly RequestedText[]): Parameters<typeof takenSta
 }
 
 /** Returns a list for each column, in the order of `takenStatement`. */
-function takenParameters(group: readonly RequestedText[]): (string | boolean | null)[][] {
+export function takenParameters(group: readonly RequestedText[]): (string | boolean | null)[][] {
   const [first] = group
   if (!first) return []
   const options = parameterOptions(first.entityText.dataSource)

@@ -87,6 +87,8 @@ export interface Step<Row> {
   readonly values: readonly unknown[]
   /** Checks the rows of the step; an error that it throws undoes everything. */
   readonly check?: (rows: readonly Row[]) => void
+  /** Whether `check` can fail although the step has changed rows. @default it has changed none then */
+  readonly isPartial?: boolean
 }
 
 /** The result of a step at the server. */
@@ -104,7 +106,7 @@ interface StepAnswer<Row> {
 export async function allOrNothing<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
   const [only, another] = steps
   if (!only) return []
-  if (another) return await runTogether(session, steps)
+  if (another || only.isPartial) return await runTogether(session, steps)
   const rows = await session.rowsOrRollBack(only.statement, only.values)
   only.check?.(rows)
   return [rows]

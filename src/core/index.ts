@@ -19,7 +19,8 @@ export { PreparedMany, withKeyOnly } from '../calls/many'
 // Names and tokens.
 export { requiredName } from '../calls/requested-names'
 export type { NameDeclaration } from '../registry/registry'
-export { missingRow, rowKey, updateNames } from '../calls/update-or-fail'
+export { missingRow, rowKey } from '../calls/row-key'
+export { updateNames } from '../calls/update-or-fail'
 export { whereNotNull } from '../declare/data-source'
 
 // TypeORM's own calls.

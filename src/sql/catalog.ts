@@ -4,7 +4,7 @@ import { LIBRARY_FUNCTIONS } from './library'
 import { type CatalogSpread, SPREAD_OF_R } from './spread'
 import { EQUALS, joinOf, op, tableName, type TextTable } from './text-table'
 import { isTrustedBy, otherTables, TRIGGER_MARK, type TriggerSet } from './trigger-set'
-import type { ColumnType } from './types'
+import type { ColumnType, ColumnTypes } from './types'
 
 /** Runs SQL and returns its rows. It uses the query runner or the client that the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -438,6 +438,18 @@ export async function columnDefaults(query: Query, relation: string): Promise<Re
     [relation],
   )
   return new Map(Object.entries(defaults))
+}
+
+/** Returns the types of a table's columns. @param relation the table's name as SQL */
+export async function columnTypes(query: Query, relation: string): Promise<ColumnTypes> {
+  const types = await readJson<Record<string, ColumnType>>(
+    query,
+    `SELECT pg_catalog.jsonb_object_agg(a.attname, ${OBJECT}('type', pg_catalog.format_type(a.atttypid, -1),
+              'declared', pg_catalog.format_type(a.atttypid, a.atttypmod)))::pg_catalog.text AS state
+       FROM pg_catalog.pg_attribute AS a WHERE ${columnsOf('pg_catalog.to_regclass($1)')}`,
+    [relation],
+  )
+  return new Map(Object.entries(types ?? {}))
 }
 
 /**

@@ -33,7 +33,7 @@ export interface WantedText extends HolderColumns {
 /** Types whose equality belongs to an extension and is found in the extension's schema. */
 const OF_EXTENSION = /^(?:.*\.)?"?(?:citext|cube|geography|geometry|halfvec|hstore|ltree|vector)\b/
 
-const equalAs = (type: string | undefined, left: string, right: string): string =>
+export const equalAs = (type: string | undefined, left: string, right: string): string =>
   type !== undefined && OF_EXTENSION.test(type) ? `${left} = ${right}` : equal(left, right)
 
 /** One row of the call, and the holder of its text. */
@@ -55,14 +55,16 @@ export interface TakenRow {
  * Parameters, for each wanted text: an array of texts for each column of its scope and its text. If its rows exist,
  * these follow: an array of booleans for each of these columns (the change sets it), an array of texts for each primary
  * column, and, if a deleted row frees its text, an array of booleans (the row will be live; NULL if unchanged).
+ *
+ * @param atOnce whether rows are changed at once, and not one after another
  */
-export function takenStatement(wanted: readonly WantedText[]): Statement<TakenRow> {
+export function takenStatement(wanted: readonly WantedText[], atOnce = false): Statement<TakenRow> {
   const parameters = wanted.map(({ table, primary, standing }) => {
     const key = keyNames(table).length
     return standing ? 2 * key + primary.length + Number(table.deleted !== undefined) : key
   })
-  const inputs = wanted.map((one, nth) => wantedRows(one, inputName(wanted, nth), sumBefore(parameters, nth)))
-  const arms = wanted.map((_, nth) => arm(wanted, nth))
+  const inputs = wanted.map((one, nth) => wantedRows(one, wantedName(wanted, nth), sumBefore(parameters, nth)))
+  const arms = wanted.map((_, nth) => arm(wanted, nth, atOnce))
   const keys = wanted.map(({ primary }) => primary.length)
   return {
     name: '',
@@ -88,11 +90,17 @@ const sumBefore = (lengths: readonly number[], position: number): number =>
   lengths.slice(0, position).reduce((sum, length) => sum + length, 0)
 
 /** The name of the rows of one wanted text. A table of this name would be hidden. */
-const inputName = (wanted: readonly WantedText[], nth: number): string =>
+export const wantedName = (wanted: readonly WantedText[], nth: number): string =>
   transition(`i${nth}`, ...wanted.map(({ table }) => table.table))
 
-/** The rows in their future state: `c0`, `c1`, … are the key, and `k0`, `k1`, … the primary key of existing rows. */
-function wantedRows(wanted: WantedText, name: string, offset: number): string {
+/**
+ * The rows in their future state: `c0`, `c1`, … are the key, and `k0`, `k1`, … the primary key of existing rows. `live`:
+ * a row will hold its text.
+ *
+ * @param locked whether to return only rows that will hold their texts, with their keys as they are now, `f0`, `f1`, …,
+ * and to lock them
+ */
+export function wantedRows(wanted: WantedText, name: string, offset: number, locked = false): string {
   const { table, primary, standing } = wanted
   const live = isLive(table, 'r')
   const names = [
@@ -104,23 +112,28 @@ function wantedRows(wanted: WantedText, name: string, offset: number): string {
   const arrays = names.map(
     (name, index) => `${parameter(offset + index)}::${/^[gl]/.test(name) ? 'boolean' : 'pg_catalog.text'}[]`,
   )
+  const former = keyNames(table).map(
+    (name, index) => `${field('r', name)}${index < table.scope.length ? '' : '::pg_catalog.text'}`,
+  )
   const values = keyNames(table).map((name, index) => {
-    const isText = index >= table.scope.length
-    const given = isText ? `i.c${index}` : stored(wanted, name, `i.c${index}`)
-    const former = `${field('r', name)}${isText ? '::pg_catalog.text' : ''}`
-    return `${standing ? `CASE WHEN i.g${index} THEN ${given} ELSE ${former} END` : given} AS c${index}`
+    const given = index < table.scope.length ? stored(wanted, name, `i.c${index}`) : `i.c${index}`
+    return `${standing ? `CASE WHEN i.g${index} THEN ${given} ELSE ${former[index]} END` : given} AS c${index}`
   })
   const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
-  // The existing row, unless it will be deleted and free its text.
-  const same = [
-    ...primary.map((name, index) => `${field('r', name)} ${EQUALS} ${stored(wanted, name, `i.k${index}`)}`),
-    ...live.map((is) => `coalesce(i.live, ${is})`),
-  ]
+  const same = primary.map((name, index) => `${field('r', name)} ${EQUALS} ${stored(wanted, name, `i.k${index}`)}`)
+  const willBeLive = live.map((is) => `coalesce(i.live, ${is})`)
   const standingRow = standing ? `\n  JOIN ${tableName(table)} AS r ON ${same.join('\n    AND ')}` : ''
+  const more = locked
+    ? former.map((value, index) => `${value} AS f${index}`)
+    : standing
+      ? willBeLive.map((is) => `${is} AS live`)
+      : []
+  const lock = `\n  ${willBeLive.map((is) => `WHERE ${is}\n  `).join('')}ORDER BY ${primary.map((key) => field('r', key)).join(', ')}
+  FOR NO KEY UPDATE OF r`
   return `${name} AS MATERIALIZED (
-  SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
+  SELECT i.ordinal, ${[...values, ...(standing ? ids : []), ...more].join(',\n    ')}
   FROM ${unnest(arrays, 4)}
-    WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standingRow}
+    WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standingRow}${locked ? lock : ''}
 )`
 }
 
@@ -130,8 +143,9 @@ function stored({ types }: WantedText, name: string, value: string): string {
 }
 
 /** Returns a row for every row of one wanted text, with the primary key of the holder of its text. */
-function arm(wanted: readonly WantedText[], nth: number): string {
+function arm(wanted: readonly WantedText[], nth: number, atOnce: boolean): string {
   const { table, primary, softDelete, standing, types } = wanted[nth] as WantedText
+  const until = atOnce ? [] : [`e.ordinal ${op('<=')} i.ordinal`]
   const key = keyNames(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
   const parts = keyNames(table).map((_, index) =>
     index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE pg_catalog."C"`,
@@ -143,10 +157,10 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     ...sameText(table, 't', 'n'),
     ...isLive(table, 't'),
     anyNumber(table),
-    // If this change or an earlier one of the call gives a row another text, the row no longer holds the old one.
+    // If a change of the call gives a row another text, the row no longer holds the old one.
     ...(standing
       ? [
-          `NOT EXISTS (\n      SELECT FROM ${inputName(wanted, nth)} AS e WHERE e.ordinal ${op('<=')} i.ordinal AND ${sameRow.join(' AND ')})`,
+          `NOT EXISTS (\n      SELECT FROM ${wantedName(wanted, nth)} AS e WHERE ${[...until, ...sameRow].join(' AND ')})`,
         ]
       : []),
   ]
@@ -158,7 +172,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
   CASE WHEN i.ordinal ${op('>')} pg_catalog.min(i.ordinal)
     OVER (PARTITION BY ${parts.join(', ')}) THEN 1 END AS repeated,
   h.deleted, ${keys.map((column, index) => `${column} AS p${index}`).join(', ')}
-FROM ${inputName(wanted, nth)} AS i
+FROM ${wantedName(wanted, nth)} AS i
 CROSS JOIN LATERAL (SELECT ${key.join(', ')}) AS n
 LEFT JOIN LATERAL (
   SELECT ${primary.map((name, index) => `${field('t', name)} AS k${index}`).join(', ')}, ${isSoftlyDeleted(softDelete)} AS deleted
@@ -166,7 +180,9 @@ LEFT JOIN LATERAL (
   WHERE ${same.join('\n    AND ')}
   LIMIT 1
 ) AS h ON true
-WHERE NOT (${textIsNull(table, 'n').join(' AND ')})`
+WHERE NOT (${textIsNull(table, 'n').join(' AND ')})${isLive(table, '')
+    .map(() => (standing ? ' AND i.live' : ''))
+    .join('')}`
 }
 
 interface WantedKey {

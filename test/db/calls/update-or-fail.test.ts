@@ -194,14 +194,6 @@ describe('a text that is taken', () => {
     ])
   })
 
-  test('two rows cannot swap their texts', async () => {
-    const call = updateOrFail(manager, [
-      [Page, 1, { url: 'http://2.example' }],
-      [Page, 2, { url: 'http://1.example' }],
-    ])
-    expect((await takenBy(call)).taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 0 }])
-  })
-
   test('of a row that is restored', async () => {
     await client.query(`insert into draft (text, deleted) values ('a', now()), ('a', null), ('b', now())`)
     const error = await takenBy(updateOrFail(manager, Draft, 1, { deleted: null }))
