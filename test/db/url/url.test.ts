@@ -243,7 +243,13 @@ test('every real URL passes the check, and one that raw SQL can store is what pa
     await client.query('insert into raw select * from json_populate_recordset(null::raw, $1)', [JSON.stringify(rows)])
   }
   await fill(realUrls().flatMap((text) => parseUrl(text) ?? []))
-  expect((await client.query('select * from raw where not unique_text_is_url_v1(scheme, host, port, path, query, fragment) limit 9')).rows).toEqual([])
+  expect(
+    (
+      await client.query(
+        'select * from raw where not unique_text_is_url_v1(scheme, host, port, path, query, fragment) limit 9',
+      )
+    ).rows,
+  ).toEqual([])
   await client.query(`create function pg_temp.passes(scheme varchar, host varchar, port int, path text, query text, fragment text)
     returns boolean language plpgsql as $$ begin return unique_text_is_url_v1(scheme, host, port, path, query, fragment); exception when others then return false; end $$`)
   const characters = (alphabet: string, maxLength: number): fc.Arbitrary<string> =>
