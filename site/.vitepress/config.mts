@@ -76,7 +76,19 @@ export default defineConfig({
   outDir: './dist',
   cleanUrls: false,
   lastUpdated: false,
-  markdown: { lineNumbers: false },
+  markdown: {
+    // The label of a block, as in ```json [package.json], is the name of its file.
+    config: ({ renderer: { rules } }) => {
+      const { fence } = rules
+      rules.fence = (tokens, index, ...rest) => {
+        const [, name] = /\[(\S+)\]/u.exec(tokens[index]?.info ?? '') ?? []
+        return `${name === undefined ? '' : `<p class="file-name">${name}</p>`}${fence?.(tokens, index, ...rest)}`
+      }
+    },
+  },
+  transformPageData: ({ relativePath, frontmatter }) => {
+    if (relativePath === 'index.md') frontmatter['pageClass'] = 'home'
+  },
   // The pages are outside of this folder, and Node.js finds no Vue from there.
   vite: {
     // Its files lie beside the module that loads them.

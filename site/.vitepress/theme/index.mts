@@ -1,5 +1,6 @@
 import type { Theme } from 'vitepress'
 import DefaultTheme from 'vitepress/theme'
+import './style.css'
 import TryIt from './TryIt.vue'
 
 export default {

@@ -16,16 +16,18 @@ const rows = page
 
 const evaluate = (code: string): unknown => runInNewContext(`(${code})`, { ...normalizers })
 
-test.each(rows.map(([[name = ''] = [], ...cells]) => [name, cells] as const))(
+const textsIn = (codes: readonly string[]): string[] =>
+  codes.filter((code) => code.startsWith("'")).map((code) => evaluate(code) as string)
+
+test.each(rows.map(([[name = '', label] = [], ...cells]) => [name, label, cells] as const))(
   '%s is as docs/normalizers.md describes it',
-  (name, [, refused = [], example = [], label = []]) => {
+  (name, label, [merged = [], rejected = []]) => {
     const normalizer = evaluate(name) as Normalizer
-    expect(normalizerLabel(normalizer)).toBe(label[0])
-    const [given, stored] = example.map(evaluate) as [string, string]
+    expect(normalizerLabel(normalizer)).toBe(label)
+    const [given = '', stored] = textsIn(merged)
     expect(normalizer.normalize(given)).toBe(stored)
     expect(given).not.toBe(stored)
-    for (const text of refused.filter((code) => code.startsWith("'")))
-      expect(() => normalizer.normalize(evaluate(text) as string)).toThrow(normalizers.Refusal)
+    for (const text of textsIn(rejected)) expect(() => normalizer.normalize(text)).toThrow(normalizers.Refusal)
   },
 )
 
