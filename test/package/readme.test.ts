@@ -45,7 +45,7 @@ test('a project with the tarball runs the quick start and the commands of README
 /** What the lines of a document leave out. */
 const programOf = (lines: readonly Lines[]): string => `
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { Column, DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, DataSource, Entity, type EntityManager, Index, PrimaryGeneratedColumn, Raw } from 'typeorm'
 import {
   countByText,
   deleteByText,
@@ -70,7 +70,7 @@ import { Page } from './ormconfig'
 ${lines.map(({ classes }) => classes).join('\n')}
 
 async function main() {
-  const entities = [Page, Link, Visit, Url, User, Comment, Bookmark, Name, OnceToken]
+  const entities = [Page, Link, Visit, Url, User, Comment, Bookmark, Article, Name, OnceToken]
   const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
   const { manager } = await dataSource.initialize()
 ${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
@@ -96,6 +96,7 @@ test(
       'normalizers',
       'isbn',
       'url',
+      'prefix',
     ])
     const project = await makeProject(workspace.installation, 'lines', {
       databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),

@@ -39,17 +39,24 @@ const PAGES = [
   'site/try.md',
 ].filter((name) => name.endsWith('.md'))
 
-test.each(PAGES)('%s: code has at most 76 columns, and a name that a label has is in the text before', async (name) => {
-  const page = await readFile(path.join(ROOT, name), 'utf8')
-  const blocks = [
-    ...page.matchAll(/^(?<before>[^\n]*)\n\n(?:<!--[^\n]*\n\n)?```\w*(?: \[(?<label>\S+)\])?\n(?<code>.*?)^```$/gmsu),
-  ]
-  for (const { groups: { before = '', label = '', code = '' } = {} } of blocks) {
-    expect(code.split('\n').filter((line) => line.length > 76)).toEqual([])
-    expect(before).toContain(label)
-  }
-  expect(page).not.toContain('<!-- file:')
-})
+test.each(PAGES)(
+  '%s: code has at most 76 columns, a label is in the text before, and tables are whole',
+  async (name) => {
+    const page = await readFile(path.join(ROOT, name), 'utf8')
+    const blocks = [
+      ...page.matchAll(/^(?<before>[^\n]*)\n\n(?:<!--[^\n]*\n\n)?```\w*(?: \[(?<label>\S+)\])?\n(?<code>.*?)^```$/gmsu),
+    ]
+    for (const { groups: { before = '', label = '', code = '' } = {} } of blocks) {
+      expect(code.split('\n').filter((line) => line.length > 76)).toEqual([])
+      expect(before).toContain(label)
+    }
+    expect(page).not.toContain('<!-- file:')
+    const columns = (line = ''): number => line.replaceAll('\\|', '').split('|').length
+    // GitHub shows a table as text if its second line has another number of columns.
+    for (const [, head, rule] of page.matchAll(/\n\n(\|.*)\n(\|[ :|-]+\|)\n/gu))
+      expect(columns(rule)).toBe(columns(head))
+  },
+)
 
 /** Anchors of a page, as GitHub makes them of its headings. */
 const anchorsOf = (text: string): Set<string> =>
