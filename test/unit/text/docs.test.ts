@@ -19,7 +19,7 @@ const evaluate = (code: string): unknown => runInNewContext(`(${code})`, { ...no
 const textsIn = (codes: readonly string[]): string[] =>
   codes.filter((code) => code.startsWith("'")).map((code) => evaluate(code) as string)
 
-test.each(rows.map(([[name = '', label] = [], ...cells]) => [name, label, cells] as const))(
+test.each(rows.map(([[name = '', label = ''] = [], ...cells]) => [name, label, cells] as const))(
   '%s is as docs/normalizers.md describes it',
   (name, label, [merged = [], rejected = []]) => {
     const normalizer = evaluate(name) as Normalizer
