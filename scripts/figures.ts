@@ -36,6 +36,14 @@ async function linesBelow(folder: string): Promise<number> {
   return linesIn((await Promise.all(files.map(async (file) => await readFile(file, 'utf8')))).join(''))
 }
 
+/** Counts the words of README and docs, without code and comments. */
+async function wordsOfDocuments(): Promise<number> {
+  const files = [path.join(ROOT, 'README.md'), ...(await filesBelow('docs', '.md'))]
+  const texts = await Promise.all(files.map(async (file) => await readFile(file, 'utf8')))
+  const prose = texts.join('\n').replaceAll(/^ *```.*?^ *```$|<!--.*?-->/gmsu, '')
+  return prose.match(/\S*[\p{L}\p{N}]\S*/gu)?.length ?? 0
+}
+
 async function readSources(): Promise<Source[]> {
   return await Promise.all(
     (await filesBelow('src', '.ts')).map(async (absolute) => {
@@ -286,9 +294,10 @@ async function main(): Promise<void> {
   try {
     await compile(sources)
     const url = inDatabase(server.url, database)
+    const documents = { 'README and docs, words': await wordsOfDocuments() }
     const tests = { 'test, lines': await linesBelow('test'), '  golden, lines': await linesBelow('test/golden') }
     const figures = { ...sizes(sources), ...names(sources), ...cycles(sources) }
-    const all = { ...figures, ...(await migrations(url)), ...(await calls(url)), ...tests }
+    const all = { ...figures, ...(await migrations(url)), ...(await calls(url)), ...tests, ...documents }
     for (const [name, figure] of Object.entries(all)) console.log(`${name.padEnd(56)} ${figure}`)
   } finally {
     await rm(COMPILED, { recursive: true, force: true })
