@@ -118,6 +118,8 @@ export interface Rejection {
   readonly row?: number | undefined
   /** The error that the normalizer threw. */
   readonly cause?: unknown
+  /** The primary keys of the first rows, by column. */
+  readonly keys?: readonly ObjectLiteral[] | undefined
 }
 
 /** A normalizer refused the text, or Postgres could not store it exactly. Thrown before any SQL. */
@@ -133,8 +135,10 @@ export class TextRejectedError extends UniqueTextError {
   readonly offset: number | undefined
   /** The index of the row in the call, if it has several. */
   readonly row: number | undefined
+  /** The primary keys of the first stored rows whose texts `normalizeTexts` refused, by column. */
+  readonly keys: readonly ObjectLiteral[] | undefined
 
-  constructor({ property, reason, offset, row, cause }: Rejection) {
+  constructor({ property, reason, offset, row, cause, keys }: Rejection) {
     const position = offset === undefined ? '' : ` (code point ${offset})`
     const of = row ? ` of row ${row}` : ''
     const next = row === undefined ? 'Correct the text.' : 'Correct the text or leave the row out.'
@@ -143,6 +147,7 @@ export class TextRejectedError extends UniqueTextError {
     this.reason = reason
     this.offset = offset
     this.row = row
+    this.keys = keys
   }
 }
 

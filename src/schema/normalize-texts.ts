@@ -21,7 +21,7 @@ const NAMED_ROWS = 10
  * on an empty database too.
  *
  * @returns how many rows it has changed
- * @throws TextRejectedError if a normalizer rejects a text; the reason names up to ten such rows by primary key
+ * @throws TextRejectedError if a normalizer rejects a text; its `keys` are the primary keys of up to ten such rows
  * @throws SchemaDriftError if the table, or a column of its primary key, does not exist, or if Citus has distributed the
  *   table
  * @throws DeclarationError if the entity has neither texts nor names
@@ -54,7 +54,7 @@ export async function normalizeTexts(queryRunner: QueryRunner, entity: EntityTar
   const primary = metadata.primaryColumns.flatMap(({ databaseName }) => stored(databaseName))
   const on = { ...table, primary, texts: texts.map(({ column }) => column.databaseName) }
   const { open, next, close } = readStoredTexts(on, BATCH_ROWS)
-  const rejected: { readonly error: TextRejectedError; readonly key: string }[] = []
+  const rejected: { readonly error: TextRejectedError; readonly key: ObjectLiteral }[] = []
   let changed = 0
   await query(open)
   for (;;) {
@@ -69,7 +69,7 @@ export async function normalizeTexts(queryRunner: QueryRunner, entity: EntityTar
         return after.some((text, index) => text !== row.texts[index]) ? [{ keys: row.keys, texts: after }] : []
       } catch (error) {
         if (!(error instanceof TextRejectedError)) throw error
-        rejected.push({ error, key: row.keys.slice(1).join(', ') })
+        rejected.push({ error, key: Object.fromEntries(primary.map(({ name }, n) => [name, row.keys[n + 1]])) })
         return []
       }
     })
@@ -81,12 +81,13 @@ export async function normalizeTexts(queryRunner: QueryRunner, entity: EntityTar
   const [first] = rejected
   if (first) {
     const { property, reason, offset } = first.error
-    const keys = rejected
-      .slice(0, NAMED_ROWS)
-      .map(({ key }) => key)
-      .join('; ')
-    const named = `${reason}, in rows with these primary keys (${primary.map(({ name }) => name).join(', ')}): ${keys}`
-    throw new TextRejectedError({ property, reason: named, ...(offset === undefined ? {} : { offset }) })
+    const keys = rejected.slice(0, NAMED_ROWS).map(({ key }) => key)
+    throw new TextRejectedError({
+      property,
+      reason: `${reason}, in the rows that "keys" of this error has`,
+      offset,
+      keys,
+    })
   }
   return changed
 }

@@ -1,21 +1,26 @@
 import { tracingChannel } from 'node:diagnostics_channel'
 import { inspect } from 'node:util'
 import * as fc from 'fast-check'
-import { EntityNotFoundError } from 'typeorm'
+import { EntityNotFoundError, type QueryRunner } from 'typeorm'
 import { expect, test } from 'vitest'
 import {
   findOrCreate,
   findOrCreateMany,
   httpStatusOf,
   insertOrFail,
+  insertOrNull,
+  normalizeTexts,
   UniqueTextError,
   updateOrFail,
   upsertByText,
 } from '../../../src'
 import { findOrCreateHolder, Name, rename, swapNames } from '../../../src/names'
+import { countWithin } from '../../../src/numbers'
 import { forgetToken, once, OnceToken } from '../../../src/once'
+import { findOrCreateStream } from '../../../src/stream'
+import { normalizer, Refusal } from '../../../src/text'
 import { useDatabase } from '../../support/database'
-import { column, deleteDate, entity, key, text, uniqueName } from '../../support/entity'
+import { column, deleteDate, entity, key, numberWithin, text, uniqueName } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -27,8 +32,17 @@ const Account = entity('Account', {
   handle: uniqueName({ namespace: 'handle', nullable: true, former: 'reserve' }),
   deletedAt: deleteDate(),
 })
+const strict = normalizer('strict', 1, () => {
+  throw new Refusal('it is never right')
+})
+const Strict = entity('Strict', { id: key('text'), word: text({ normalize: strict }) })
+const Comment = entity('Comment', {
+  id: key('text'),
+  post: column('text'),
+  number: numberWithin({ scope: ['post'], count: true }),
+})
 const Team = entity('Team', { id: key('text'), handle: uniqueName({ namespace: 'handle' }) })
-const dataSource = db.useDataSource([Account, Team, Name, OnceToken])
+const dataSource = db.useDataSource([Account, Team, Strict, Comment, Name, OnceToken])
 const { manager } = dataSource
 
 /** What an error has for its catcher alone: docs/security.md says never to send it. */
@@ -36,6 +50,7 @@ const FOR_THE_CATCHER = new Set([
   'taken',
   'ids',
   'criteria',
+  'keys',
   'failure',
   'cause',
   'driverError',
@@ -100,6 +115,27 @@ const failing = (all: readonly string[]): Readonly<Record<string, () => Promise<
     },
     'upsertByText of a taken name': () => upsertByText(manager, Account, { ...newRow, handle }, { by: 'title' }),
     'findOrCreateHolder of a name of another': () => findOrCreateHolder(manager, Team, { id: missing, handle }),
+    'findOrCreateStream of a taken name': async () => {
+      const rows = [{ ...newRow, handle }]
+      for await (const one of findOrCreateStream(dataSource, Account, rows, { by: 'title' }))
+        if ('error' in one) throw one.error
+    },
+    'insertOrNull of a text that cannot be stored': () => insertOrNull(manager, Account, { ...newRow, title: spoilt }),
+    'normalizeTexts of texts that are refused': () =>
+      dataSource.transaction(async ({ queryRunner }) => await normalizeTexts(queryRunner as QueryRunner, Strict)),
+    'a text that its normalizer refuses': () => findOrCreate(manager, Strict, { id: missing, word: title }),
+    'countWithin of a scope that is no value': () => countWithin(manager, Comment, { post: { tenant } } as never),
+    'a number that is taken': () => insertOrFail(manager, Comment, { id: missing, post: tenant, number: 1 }),
+    "TypeORM's insert of a number that is taken": () =>
+      manager.insert(Comment, { id: missing, post: tenant, number: 1 }),
+    "TypeORM's upsert of a taken name": () => manager.upsert(Account, { ...newRow, handle }, ['id']),
+    "TypeORM's query builder": () =>
+      manager
+        .createQueryBuilder()
+        .insert()
+        .into(Account)
+        .values({ ...newRow, title })
+        .execute(),
     "TypeORM's insert": () => manager.insert(Account, { ...newRow, title }),
     "TypeORM's save": () => manager.save(Account, { ...newRow, handle }),
     "TypeORM's update": () => manager.update(Account, { id: other }, { title }),
@@ -114,12 +150,15 @@ const failing = (all: readonly string[]): Readonly<Record<string, () => Promise<
 
 /** Rows and tokens with these secrets. */
 async function prepare(all: readonly string[]): Promise<void> {
-  for (const table of ['account', 'team', 'names', 'once_tokens']) await dataSource.query(`delete from "${table}"`)
+  for (const table of ['account', 'team', 'names', 'once_tokens', 'strict', 'comment'])
+    await dataSource.query(`delete from "${table}"`)
   const [id, other, , tenant, title, motto, handle, former, token] = all as [string, ...string[]] & { length: 9 }
   await insertOrFail(manager, Account, { id, tenant, title, motto, handle: former } as never)
   await rename(manager, Account, id, { handle } as never)
   await insertOrFail(manager, Account, { id: other, tenant, title: other, handle: other } as never)
   await manager.softDelete(Account, { id })
+  await dataSource.query('insert into strict (id, word) values ($1, $2)', [id, title])
+  await manager.insert(Comment, { id, post: tenant } as never)
   await once(manager, String(token), () => ({ title }), { request: { handle } })
   const fails = (): never => {
     throw new Error('of the work')

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { Column, type DataSource, Entity, type EntityTarget, type ObjectLiteral, PrimaryColumn } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, normalizeTexts, UniqueText } from '../../../src'
+import { findOrCreate, normalizeTexts, type TextRejectedError, UniqueText } from '../../../src'
 import { findHolder, Name, UniqueName } from '../../../src/names'
 import { lowerCase, type Normalizer, normalizer, Refusal } from '../../../src/text'
 import { useDatabase } from '../../support/database'
@@ -155,8 +155,10 @@ describe('the call', () => {
     const error = await normalize(after).catch((thrown: unknown) => thrown)
     expect(error).toMatchObject({ code: 'TEXT_REJECTED', property: 'url' })
     const { message } = error as Error
-    expect(message).toMatch(
-      /it is never right, in rows with these primary keys \(id, since\): 1, [^;]+(; \d+, [^;]+){9}\. /,
+    expect(message).toMatch(/it is never right, in the rows that "keys" of this error has\. /)
+    const { keys } = error as TextRejectedError
+    expect(keys?.map(({ id, since }: ObjectLiteral) => [id, typeof since])).toEqual(
+      Array.from({ length: 10 }, (_, index) => [`${index + 1}`, 'string']),
     )
     expect(message).not.toContain('secret')
   })
