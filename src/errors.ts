@@ -199,18 +199,18 @@ export class TextTakenError extends UniqueTextError {
     const shown = list.slice(0, MAX_TAKEN_SHOWN).join('; ')
     const more = list.length > MAX_TAKEN_SHOWN ? `; and ${list.length - MAX_TAKEN_SHOWN} more` : ''
     const restore = taken.some(({ deleted }) => deleted) ? ` ${RESTORE}` : ''
-    const next = taken.every(({ repeated }) => repeated) ? BRING_ONCE : `${remedy}${restore}`
+    const next = taken.every(({ repeated }) => repeated) ? PASS_ONCE : `${remedy}${restore}`
     super(`Taken: ${shown}${more}. ${next}`, cause)
     this.taken = taken
   }
 }
 
-const BRING_ONCE = 'Bring it once in a call, or give another value.'
+const PASS_ONCE = 'Pass it once in a call, or pass another value.'
 const RESTORE = `To use a softly deleted row, restore it: restore(), or findOrCreate() with { deleted: 'restore' }.`
 const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
 
 function keeping({ holder, holderProperty, state, deleted, repeated }: TakenText): string {
-  if (repeated) return 'the call brings it twice'
+  if (repeated) return 'the call has it twice'
   const row = holder === undefined ? 'another row' : `a row of ${holder}`
   const as = holderProperty === undefined ? '' : ` as "${holderProperty}"`
   return `${state === undefined ? 'held by' : 'a former name, kept for'} ${row}${as}${deleted ? ', which is deleted softly' : ''}`

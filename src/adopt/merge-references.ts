@@ -62,10 +62,17 @@ const FIND_FOREIGN_KEYS = `SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb
   JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
  WHERE c.confrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND c.contype OPERATOR(pg_catalog.=) 'f' AND c.conparentid OPERATOR(pg_catalog.=) 0`
 
-/** Finds the table $1, and its columns. */
+/** Finds the table $1, its columns, and those whose type has an equality of its own, as citext does. */
 const FIND_TABLE = `SELECT pg_catalog.jsonb_build_object(${REFERRING}, 'names', (
          SELECT pg_catalog.jsonb_agg(a.attname) FROM pg_catalog.pg_attribute AS a
-          WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped))::pg_catalog.text AS found
+          WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped),
+        'alike', (
+         SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
+           JOIN pg_catalog.pg_type AS y ON y.oid OPERATOR(pg_catalog.=) a.atttypid
+           JOIN pg_catalog.pg_operator AS o ON o.oprleft OPERATOR(pg_catalog.=) CASE y.typbasetype WHEN 0 THEN y.oid ELSE y.typbasetype END
+            AND o.oprright OPERATOR(pg_catalog.=) o.oprleft AND o.oprname OPERATOR(pg_catalog.=) '='
+            AND o.oprnamespace OPERATOR(pg_catalog.<>) 'pg_catalog'::pg_catalog.regnamespace
+          WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND y.typnamespace OPERATOR(pg_catalog.<>) 'pg_catalog'::pg_catalog.regnamespace))::pg_catalog.text AS found
   FROM pg_catalog.pg_class AS r
   JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
  WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
@@ -117,11 +124,18 @@ const NAMED_REFERENCE = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?
 async function namedReference(query: Query, on: AdoptedTable, name: string): Promise<Reference> {
   const { path, schema, table, column, when } = parseReference(name, on)
   const [row] = (await query(FIND_TABLE, [tableName({ schema, table })])) as readonly { found: string }[]
-  const found = row && (JSON.parse(row.found) as Found & { readonly names: readonly string[] })
+  const found = row && (JSON.parse(row.found) as Found & Readonly<Record<'names' | 'alike', readonly string[]>>)
   if (!found?.names.includes(column) || !found.names.includes(when?.column ?? column) || on.primary.length !== 1) {
     throw new DeclarationError(
       `"${path}" must name a column that refers to a primary key of one column. Write table.column, or ` +
         `table.column where kind = 'page'.`,
+    )
+  }
+  const alike = [column, when?.column].find((one) => one !== undefined && found.alike.includes(one))
+  if (alike !== undefined) {
+    throw new DeclarationError(
+      `"${path}" cannot be turned: the type of "${alike}" has an equality of its own, which a merge does not know. ` +
+        `Change the column to text, or turn these references by hand.`,
     )
   }
   const stem = column.replace(/_?id$/iu, '')

@@ -244,7 +244,7 @@ interface Transacted {
 
 const NORMALIZES: Transacted = {
   work: 'normalizes rows',
-  hint: 'Let this migration have its transaction, or bring the normalizer to the rows by typeorm-unique-text adopt.',
+  hint: 'Let this migration have its transaction, or run typeorm-unique-text adopt, which normalizes the rows.',
 }
 
 /** Citus forwards single commands only: it refuses the one string in which they would need no transaction. */

@@ -144,11 +144,16 @@ describe('what a person names', () => {
       `file.target_id where target_type = 'pages'`,
       'No row of "public"."file" meets the condition',
     ],
+    ['a column whose type has an equality of its own', 'named.page', '"page" has an equality of its own'],
+    ['a condition on such a column', `named.page_id where kind = 'page'`, '"kind" has an equality of its own'],
     ['a value that the type does not have', `flag.page where is_page = 'page'`, /SQLSTATE 22P02/],
   ])('is refused before anything begins: %s', async (_, also, told) => {
     await client.query(`
       create table keyless (page integer);
       create table typed (id integer primary key, page text);
+      create extension if not exists citext schema public;
+      create table named (id integer primary key, page citext, page_id integer, kind citext);
+      insert into named values (1, '4', 4, 'Page'), (2, '7', 7, 'page');
       create table flag (id integer primary key, page integer, is_page boolean);
       create table file (id integer primary key, target_id integer, target_type text);
       insert into flag values (1, 4, true); insert into file values (1, 4, 'page')`)

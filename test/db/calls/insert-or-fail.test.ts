@@ -341,7 +341,7 @@ describe('what is taken is refused as a whole, with every reason', () => {
     const error = await takenBy(insertOrFail(manager, Page, rows))
     expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: undefined, row: 2, repeated: true }])
     expect(error.message).toBe(
-      'Taken: row 2: "url" of Page (the call brings it twice). Bring it once in a call, or give another value.',
+      'Taken: row 2: "url" of Page (the call has it twice). Pass it once in a call, or pass another value.',
     )
     expect(await manager.count(Page)).toBe(0)
   })
