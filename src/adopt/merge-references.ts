@@ -30,6 +30,8 @@ type Found = Omit<Reference, 'obstacle'> & {
   readonly inherited: boolean
   /** Columns whose change changes rows of other tables, by ON UPDATE CASCADE, SET NULL or SET DEFAULT. */
   readonly followed: readonly string[]
+  /** Columns of a named reference whose type has an equality of its own, as citext does. */
+  readonly alike?: readonly string[]
 }
 
 const columnsOf = (table: string, columns: string): string =>
@@ -106,7 +108,7 @@ export async function findReferences(
 
 function obstacleOf(
   { primary }: AdoptedTable,
-  { table, columns, referenced, key, inherited, followed }: Found,
+  { table, columns, referenced, key, inherited, followed, alike = [], when }: Found,
 ): string | undefined {
   if (columns.length > 1) return `${table} refers to it by several columns`
   if (primary.length > 1 || referenced[0] !== primary[0])
@@ -114,6 +116,8 @@ function obstacleOf(
   if (key.length === 0) return `${table} refers to it and has no primary key`
   if (columns.some((name) => followed.includes(name)))
     return `${table} refers to it by a column whose foreign keys have an ON UPDATE action`
+  const other = [...columns, when?.column ?? ''].find((name) => alike.includes(name))
+  if (other !== undefined) return `the type of "${other}" has an equality of its own. Change the column to text`
   return inherited ? `${table} refers to it and has tables that inherit from it` : undefined
 }
 
@@ -124,18 +128,11 @@ const NAMED_REFERENCE = /^(?<path>.+?)(?:\s+where\s+(?<column>[^\s=]+)\s*=\s*'(?
 async function namedReference(query: Query, on: AdoptedTable, name: string): Promise<Reference> {
   const { path, schema, table, column, when } = parseReference(name, on)
   const [row] = (await query(FIND_TABLE, [tableName({ schema, table })])) as readonly { found: string }[]
-  const found = row && (JSON.parse(row.found) as Found & Readonly<Record<'names' | 'alike', readonly string[]>>)
+  const found = row && (JSON.parse(row.found) as Found & { readonly names: readonly string[] })
   if (!found?.names.includes(column) || !found.names.includes(when?.column ?? column) || on.primary.length !== 1) {
     throw new DeclarationError(
       `"${path}" must name a column that refers to a primary key of one column. Write table.column, or ` +
         `table.column where kind = 'page'.`,
-    )
-  }
-  const alike = [column, when?.column].find((one) => one !== undefined && found.alike.includes(one))
-  if (alike !== undefined) {
-    throw new DeclarationError(
-      `"${path}" cannot be turned: the type of "${alike}" has an equality of its own, which a merge does not know. ` +
-        `Change the column to text, or turn these references by hand.`,
     )
   }
   const stem = column.replace(/_?id$/iu, '')

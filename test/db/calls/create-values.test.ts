@@ -7,9 +7,11 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  insertOrFail,
   TextRejectedError,
   TransactionAbortedError,
   UniqueText,
+  upsertByText,
 } from '../../../src'
 import { entityTextOf } from '../../../src/calls/entity-text'
 import { PreparedMany } from '../../../src/calls/many'
@@ -454,6 +456,28 @@ test('AfterInsert hears of the entity that BeforeInsert has seen, which is the r
   expect(entity.id).toBeGreaterThan(0)
   expect(seen).toHaveLength(4)
   for (const [index, one] of seen.entries()) expect(one).toBe(results[index])
+})
+
+test('a row stays though its AfterInsert throws outside of a transaction, and the call throws that error', async () => {
+  @Entity()
+  class Heeded {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText() text!: string
+    @AfterInsert() after(): void {
+      throw new RangeError('after')
+    }
+  }
+  const { manager } = await db.dataSource([Heeded])
+  const calls = {
+    findOrCreate: (text: string) => findOrCreate(manager, Heeded, { text }),
+    insertOrFail: (text: string) => insertOrFail(manager, Heeded, { text }),
+    'insertOrFail of several': (text: string) => insertOrFail(manager, Heeded, [{ text }, { text: `${text}, too` }]),
+    upsertByText: (text: string) => upsertByText(manager, Heeded, { text }),
+  }
+  for (const [text, call] of Object.entries(calls)) {
+    await expect(call(text), text).rejects.toThrow(new RangeError('after'))
+    expect(await manager.existsBy(Heeded, { text }), text).toBe(true)
+  }
 })
 
 test('rows about which a look-up says nothing are completed too, beside rows that are complete', async () => {
