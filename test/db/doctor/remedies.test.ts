@@ -166,7 +166,7 @@ async function followByHand(client: Client, sql: string, { code, keys, detail = 
 
 /** Does what the finding says, word for word. */
 async function follow(dataSource: DataSource, client: Client, finding: DoctorFinding): Promise<void> {
-  const { next, detail = '', keys } = finding
+  const { next, detail = '' } = finding
   const [, byHand] = BY_HAND.find(([words]) => words.test(next)) ?? []
   if (byHand !== undefined) return await followByHand(client, byHand, finding)
   if (next.includes('Run the named statements')) {
