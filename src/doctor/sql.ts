@@ -412,7 +412,7 @@ type FoundByQuery =
 
 /**
  * The query of each finding for the table `c`: the names of objects as JSON, or their number. $2 has the likely names of
- * references, $3 the tables that belong to the table, $4 the triggers of its declarations, and $5 its texts.
+ * references, $3 the tables that belong to the table, $4 the triggers of its declarations, and $5 patterns of assignments to its texts.
  */
 const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
   // The triggers of an unfinished adoption are not those of a declaration.
@@ -429,9 +429,8 @@ const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
     `FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) t.tgfoid
       WHERE t.tgrelid OPERATOR(pg_catalog.=) c.oid AND NOT t.tgisinternal
         AND (t.tgtype::pg_catalog.int4 OPERATOR(pg_catalog.&) 3) OPERATOR(pg_catalog.=) 3
-        AND EXISTS (SELECT FROM pg_catalog.unnest($5::pg_catalog.text[]) AS x (name)
-          WHERE p.prosrc OPERATOR(pg_catalog.~*) pg_catalog.concat('(?:^|;|\\mbegin|\\mthen|\\melse)\\s*new\\."?',
-            pg_catalog.regexp_replace(x.name, '(\\W)', '\\\\\\1', 'g'), '"?\\s*:?='))`,
+        AND EXISTS (SELECT FROM pg_catalog.unnest($5::pg_catalog.text[]) AS x (pattern)
+          WHERE p.prosrc OPERATOR(pg_catalog.~*) x.pattern)`,
   ),
   'replication.publication': names('p.pubname::pg_catalog.text', PUBLISHED),
   'replication.incomplete': names(
@@ -491,6 +490,10 @@ const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
     '(SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_tree(c.oid) AS p WHERE p.isleaf AND p.level OPERATOR(pg_catalog.>) 0)',
 }
 
+/** A pattern of PL/pgSQL that assigns to a column. A comparison stands behind another word. */
+const assignmentOf = (column: string): string =>
+  `(?:^|;|\\mbegin|\\mthen|\\melse)\\s*new\\."?${column.replaceAll(/[^\p{L}\p{N}_]/gu, '\\$&')}"?\\s*:?=`
+
 // Not jsonb, which would put the findings in another order.
 const SURROUNDINGS = `SELECT pg_catalog.json_build_object(
     'partitioned', c.relkind OPERATOR(pg_catalog.=) 'p',
@@ -535,7 +538,13 @@ export async function readSurroundings(
   } = {},
 ): Promise<Surroundings | undefined> {
   const { references = [], companions = [], triggers = [], texts = [], others = [] } = beside
-  const [row] = (await query(SURROUNDINGS, [relation, references, companions, triggers, texts])) as readonly {
+  const [row] = (await query(SURROUNDINGS, [
+    relation,
+    references,
+    companions,
+    triggers,
+    texts.map(assignmentOf),
+  ])) as readonly {
     state: string
   }[]
   if (!row) return undefined
