@@ -12,6 +12,8 @@ export const SQLSTATE = {
   wrongState: '55000',
   diskFull: '53100',
   insufficientPrivilege: '42501',
+  /** dependent_objects_still_exist */
+  dependentObjects: '2BP01',
   noTransaction: '25P01',
   failedTransaction: '25P02',
   /** invalid_savepoint_specification */

@@ -107,8 +107,9 @@ interface Failing {
 }
 
 async function explainFailure(failure: unknown, failing: Failing): Promise<unknown> {
-  if (!(failure instanceof Error) || isOfSchema(failure)) return failure
+  if (!(failure instanceof Error)) return failure
   const code = serverError(failure)?.code ?? ''
+  if (isOfSchema(failure)) return explainDrop(failure)
   const { dataSource } = failing
   let explained: UniqueTextError | undefined
   if (code === SQLSTATE.invalidColumnReference) explained = conflictWithoutHash(failure, dataSource)
@@ -131,6 +132,23 @@ function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError 
   const needed = [...names, ...numbers.map(({ table }) => [table.table, scopesName(table)] as const)]
   const missing = needed.find(([, name]) => internalQuery.includes(name))
   return missing && new SchemaDriftError(missing[0], [{ kind: 'missing', object: 'table', name: missing[1] }])
+}
+
+/** Explains `dropColumn` and `changeColumn` of a column on which our triggers depend. The detail is translated. */
+function explainDrop(failure: Error): Error {
+  const { code, detail = '' } = serverError(failure) ?? {}
+  const [trigger] = /\b(?:unique_text|unique_name|numbers)_\w+/u.exec(detail) ?? []
+  if (code !== SQLSTATE.dependentObjects || trigger === undefined) return failure
+  const byHand = trigger.startsWith('unique_text_')
+    ? ' In a migration by hand, first call unique_text_detach_v1(); unique_text_report_v1() lists its arguments.'
+    : ''
+  return asQueryFailedError(
+    new DeclarationError(
+      `The trigger "${trigger}" of typeorm-unique-text depends on the column. Change the entity, and let ` +
+        `migration:generate write the migration.${byHand}`,
+    ),
+    failure,
+  )
 }
 
 /** Explains a refused text, with the row that holds it. */

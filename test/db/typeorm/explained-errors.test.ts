@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { DataSource, QueryFailedError } from 'typeorm'
+import { DataSource, QueryFailedError, TableColumn } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import {
   ChainLimitError,
@@ -391,4 +391,22 @@ test("a look-up of the holder that fails leaves the caller's transaction usable"
     expect(await own.query('select 1 as one')).toEqual([{ one: 1 }])
   })
   await client.query(`drop owned by ${role}; drop role ${role}`)
+})
+
+test.each(['dropColumn', 'changeColumn'] as const)('%s of a text names the way', async (call) => {
+  const queryRunner = dataSource.createQueryRunner()
+  try {
+    await queryRunner.startTransaction()
+    const drop = {
+      dropColumn: ['page', 'url'],
+      changeColumn: ['page', 'url', new TableColumn({ name: 'url', type: 'varchar' })],
+    }
+    const error = await rejection(Reflect.apply(queryRunner[call], queryRunner, drop[call]) as Promise<unknown>)
+    expect(error).toBeInstanceOf(QueryFailedError)
+    expect(error).toMatchObject({ code: 'INVALID_DECLARATION', driverError: { code: '2BP01' } })
+    expect(String(error)).toMatch(/trigger "unique_text_page__url_\w+".*migration:generate.*unique_text_detach_v1\(\)/i)
+  } finally {
+    await queryRunner.rollbackTransaction()
+    await queryRunner.release()
+  }
 })
