@@ -291,6 +291,10 @@ export function findImportTarget(dataSource: DataSource, names: TargetNames): Im
   }
 }
 
+/** The property that a name sets: for a relation, the relation, which takes the key of its row. */
+const settable = ({ propertyPath, relationMetadata }: EntityMetadata['columns'][number]): string =>
+  relationMetadata?.propertyPath ?? propertyPath
+
 function valuesMaker(
   { metadata, declaration }: EntityText,
   { records, set = new Map() }: TargetNames,
@@ -307,7 +311,7 @@ function valuesMaker(
   const textual = parse ? [name] : text.map(({ column }) => column.propertyPath)
   const known = new Set([
     ...textual,
-    ...metadata.columns.filter(({ embeddedMetadata }) => !embeddedMetadata).map(({ propertyPath }) => propertyPath),
+    ...metadata.columns.filter(({ embeddedMetadata }) => !embeddedMetadata).map(settable),
   ])
   const given = [...(records ? records.map.keys() : textual), ...set.keys()]
   const other = given.find((one) => !known.has(one))
@@ -316,7 +320,7 @@ function valuesMaker(
       `${metadata.name} has no property "${other}".${didYouMean(other, [...known])} It has: ${[...known].join(', ')}.`,
     )
   }
-  const needed = parse ? textual : [...textual, ...scope.map(({ propertyPath }) => propertyPath)]
+  const needed = parse ? textual : [...textual, ...scope.map(settable)]
   const missing = needed.find((one) => !given.includes(one))
   if (missing !== undefined) {
     throw new UsageError(

@@ -16,7 +16,7 @@ import { Url } from '../../../src/url'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
-import { column, entity, text } from '../../support/entity'
+import { column, entity, text, toOne } from '../../support/entity'
 import { Page } from '../../support/normalized-page'
 
 const db = useDatabase()
@@ -27,6 +27,7 @@ const Note = entity('Note', {
   body: text(),
   tenant: column('integer', { default: 1 }),
 })
+const Line = entity('Line', { text: text({ scope: ['note'] }), note: toOne(() => Note, { nullable: false }) })
 
 @Entity()
 @UniqueText({ as: 'name', columns: ['first', 'last'] })
@@ -48,7 +49,7 @@ const slow = normalizer('slow', 1, (text) => {
 const Slow = entity('Slow', { text: text({ normalize: slow }) })
 const Plain = entity('Plain', {})
 
-const ENTITIES = [Page, Crowded, Note, Person, Slow, Plain, Url]
+const ENTITIES = [Page, Crowded, Note, Line, Person, Slow, Plain, Url]
 const dataSource = db.useDataSource(ENTITIES, { emptied: false })
 
 async function* chunksOf(lines: readonly Entry[], size = 700): AsyncGenerator<readonly Entry[]> {
@@ -135,6 +136,13 @@ describe('importLines', () => {
     const people: Entry[] = [{ row: { first: 'Ada', last: 'Lovelace' } }, { row: { first: 'Ada', last: 42 } }]
     const report = await importLines(dataSource, findImportTarget(dataSource, person), chunksOf(people))
     expect(report).toMatchObject({ created: 1, rejected: 1 })
+  })
+
+  test('the key of a related row is a scope', async () => {
+    const { id } = await dataSource.manager.save(Note, { title: 'lines', body: 'lines' })
+    const target = findImportTarget(dataSource, { entity: 'Line', set: new Map([['note', String(id)]]) })
+    expect(await importLines(dataSource, target, chunksOf(['a', 'b', 'a']))).toMatchObject({ created: 2, found: 1 })
+    expect(() => findImportTarget(dataSource, { entity: 'Line' })).toThrow('--set note=VALUE')
   })
 
   test('a text that the database refuses is a rejected line, and its neighbours are kept', async () => {
@@ -287,7 +295,7 @@ describe('findTarget', () => {
     [
       { entity: 'Nobody' },
       UsageError,
-      'Entities with a unique text: "Url", "Page", "Crowded", "Note", "Person", "Slow".',
+      'Entities with a unique text: "Url", "Page", "Crowded", "Note", "Line", "Person", "Slow".',
     ],
     [{ entity: 'Note' }, UsageError, 'Choose a unique text of Note: --entity Note.title, Note.body.'],
     [{ entity: 'Pgae' }, UsageError, 'Did you mean "Page"?'],
