@@ -25,6 +25,29 @@ export function readExample(markdown: string): Example {
   return { files, steps }
 }
 
+/** A document of recipes: each section is executed with the files that come before the first one. */
+export interface Recipes {
+  readonly shared: Readonly<Record<string, string>>
+  /** The sections that have commands, by their headings. */
+  readonly executed: readonly (readonly [title: string, recipe: Example])[]
+  /** The section with a heading. */
+  of(title: string): Example
+}
+
+export function readRecipes(markdown: string): Recipes {
+  const [head = '', ...sections] = markdown.split(/^## /mu)
+  const all = new Map(sections.map((text) => [text.slice(0, text.indexOf('\n')), readExample(text)]))
+  return {
+    shared: readExample(head).files,
+    executed: [...all].filter(([, { steps }]) => steps.length > 0),
+    of: (title) => {
+      const recipe = all.get(title)
+      if (!recipe) throw new TypeError(`no section "${title}"`)
+      return recipe
+    },
+  }
+}
+
 const LINES = /^<!-- lines: (?<name>\w+) -->\n\s*^```ts\n(?<text>.*?)^```$/gmsu
 
 /** Lines of a program that a document leaves to its reader: classes first, and after a blank line what is done. */

@@ -58,10 +58,11 @@ export interface Neighbourhood {
   readonly remove: () => Promise<void>
 }
 
-export async function openNeighbourhood(): Promise<Neighbourhood> {
+/** @param name of a folder beside this file, with the lock file of the other libraries */
+export async function openNeighbourhood(name: 'libraries' | 'neighbours'): Promise<Neighbourhood> {
   return await inTemporaryFolder(async (temporary) => {
-    const folder = path.join(temporary, 'neighbours')
-    await cp(path.join(import.meta.dirname, 'neighbours'), folder, { recursive: true })
+    const folder = path.join(temporary, name)
+    await cp(path.join(import.meta.dirname, name), folder, { recursive: true })
     const [tarball] = await allEnded([pack(temporary), npm(folder, ['ci'])])
     await npm(folder, ['install', '--no-save', tarball])
     return { installation: { folder } }
