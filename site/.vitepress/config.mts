@@ -33,7 +33,9 @@ const sidebar = [
       page('How do I deploy a new release?', 'upgrading'),
       page('How do I spread a table?', 'scale'),
       page('How do I use it from SQL and other languages?', 'sql'),
-      page('NestJS, Jest, bundlers: recipes', 'recipes'),
+      page('Your project: ES modules, Jest, Vitest', 'your-project'),
+      page('With other libraries', 'libraries'),
+      page('Fastify, NestJS, slugs: recipes', 'recipes'),
     ],
   },
   {

@@ -11,7 +11,7 @@ import {
 } from './workspace'
 
 /** Versions of the compiler, and where each is. */
-export const COMPILERS = {
+const COMPILERS = {
   '5.4': 'tools/node_modules/typescript-5.4/bin/tsc',
   '5.9': 'tools/node_modules/typescript-5.9/bin/tsc',
   '6.0': 'current/node_modules/typescript/bin/tsc',

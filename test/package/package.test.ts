@@ -3,9 +3,8 @@ import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
-import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
-import { runQuickStart, runSteps } from './quick-start'
-import { readExample } from './readme'
+import { COMBINATIONS, compile, type Compiled, digestOf } from './compile'
+import { runQuickStart } from './quick-start'
 import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, succeed, type Workspace } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
@@ -70,24 +69,6 @@ describe.concurrent('a project that installs the tarball', () => {
       expect(imported).toEqual(expect.arrayContaining(names))
     }
     expect(instances).toEqual([true, true, true])
-  })
-
-  test.each(['basic', 'javascript'])(
-    'can be a copy of examples/%s, which does what it says',
-    PATIENCE,
-    async (name) => {
-      const databaseUrl = await newDatabase(`example ${name}`)
-      const project = await makeProject(workspace.current, `example ${name}`, { example: name, databaseUrl })
-      const steps = readExample(await readFile(path.join(project.folder, 'README.md'), 'utf8'))
-      expect(steps.steps.filter(({ output }) => output !== undefined)).toHaveLength(1)
-      await runSteps(project, steps)
-    },
-  )
-
-  test('gets the right types in a copy of examples/basic', PATIENCE, async () => {
-    const project = await makeProject(workspace.current, 'types of basic', { example: 'basic' })
-    const tsc = path.join(workspace.folder, COMPILERS['7.0'])
-    expect(await project.run('node', [tsc, '-p', '.'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })
 })
 

@@ -1,27 +1,24 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { freePort } from '../support/debian-postgres'
 import { createDatabase, dropDatabase, inDatabase } from '../support/databases'
 import { runSteps } from './quick-start'
-import { type Example, readExample } from './readme'
+import { readExample, readRecipes } from './readme'
 import { makeProject, type Neighbourhood, openNeighbourhood, type Project, succeed } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
 const checkout = path.resolve(import.meta.dirname, '../..')
 const read = async (file: string): Promise<string> => await readFile(path.join(checkout, file), 'utf8')
 
-const document = await read('docs/recipes.md')
-const [shared = '', ...sections] = document.split(/^## /mu)
-const recipes = sections
-  .map((text): [title: string, recipe: Example] => [text.slice(0, text.indexOf('\n')), readExample(text)])
-  .filter(([, { steps }]) => steps.length > 0)
-const { files: sharedFiles } = readExample(shared)
+const recipes = readRecipes(await read('docs/recipes.md'))
+const setUp = readRecipes(await read('docs/your-project.md'))
 
 let neighbourhood: Neighbourhood
 const databases: string[] = []
 
 beforeAll(async () => {
-  neighbourhood = await openNeighbourhood()
+  neighbourhood = await openNeighbourhood('neighbours')
 }, PATIENCE.timeout)
 
 afterAll(async () => {
@@ -38,44 +35,79 @@ async function newDatabase(title: string): Promise<string> {
 }
 
 describe.concurrent('docs/recipes.md', () => {
-  test.each(recipes)('%s: the recipe runs, and prints what it says', PATIENCE, async (title, recipe) => {
+  test.each(recipes.executed)('%s: the recipe runs, and prints what it says', PATIENCE, async (title, recipe) => {
     const project = await makeProject(neighbourhood.installation, title, {
       databaseUrl: await newDatabase(title),
-      files: { ...sharedFiles, ...recipe.files },
+      files: { ...recipes.shared, ...recipe.files },
     })
     await runSteps(project, recipe)
   })
 
   test('has these recipes', () => {
-    expect(recipes.map(([title]) => title)).toEqual([
-      'typeorm-transactional',
+    expect(recipes.executed.map(([title]) => title)).toEqual([
       'A transaction that runs again',
       'A free slug',
       'Reserved and held names',
-      'typeorm-naming-strategies',
-      'typeorm-extension',
-      'class-validator and class-transformer',
       'Streams of Node.js',
+    ])
+  })
+})
+
+describe('docs/your-project.md', () => {
+  const migrations = setUp.of('Migrations')
+  const sections = setUp.executed.filter(([title]) => title !== 'Migrations')
+  const ofCommonJs = new Set(['Several bundles', 'JavaScript'])
+  const projects = sections.flatMap(([title, recipe]) =>
+    (ofCommonJs.has(title) ? ['commonjs'] : ['commonjs', 'module']).map((type) => ({ title, type, recipe })),
+  )
+  const shared = { ...setUp.shared, ...migrations.files }
+  let databaseUrl: string
+  /** What the command line has generated. */
+  const generated: Record<string, string> = {}
+
+  beforeAll(async () => {
+    databaseUrl = await newDatabase('your project')
+    const files = { ...shared, 'package.json': '{ "type": "module" }' }
+    const project = await makeProject(neighbourhood.installation, 'migrations', { databaseUrl, files })
+    await runSteps(project, migrations)
+    for (const name of await readdir(path.join(project.folder, 'migrations'))) {
+      generated[`migrations/${name}`] = await readFile(path.join(project.folder, 'migrations', name), 'utf8')
+    }
+  }, PATIENCE.timeout)
+
+  test('has these sections', () => {
+    expect(sections.map(([title]) => title)).toEqual([
+      "TypeScript's compiler",
       'tsx',
       'SWC, and Jest with it',
       'Vitest',
       'esbuild',
       'Several bundles',
+      'JavaScript',
     ])
+  })
+
+  test.concurrent.each(projects)('$title in a project of type $type', PATIENCE, async ({ title, type, recipe }) => {
+    const own = { ...recipe.files, 'package.json': JSON.stringify({ type }) }
+    const files: Record<string, string> = { ...shared, ...generated, ...own }
+    // As the section says.
+    const swc = recipe.files['.swcrc']
+    if (type === 'module' && swc) files['.swcrc'] = swc.replace('"commonjs"', '"es6"')
+    const project = await makeProject(neighbourhood.installation, `${title} ${type}`, { databaseUrl, files })
+    await runSteps(project, recipe)
   })
 })
 
 describe('docs/recipes.md: HTTP requests that arrive twice', () => {
   let project: Project
-  const { files } = readExample(sections.find((text) => text.startsWith('HTTP requests')) ?? '')
+  const { files } = recipes.of('HTTP requests that arrive twice')
 
   beforeAll(async () => {
-    const { files: filter } = readExample(sections.find((text) => text.startsWith('NestJS')) ?? '')
-    const { 'tsconfig.json': compiler = '', ...common } = sharedFiles
+    const { 'tsconfig.json': compiler = '', ...common } = recipes.shared
     project = await makeProject(neighbourhood.installation, 'http', {
       fixture: 'http',
       databaseUrl: await newDatabase('http'),
-      files: { ...common, ...files, ...filter, 'tsconfig.recipes.json': compiler },
+      files: { ...common, ...files, ...recipes.of('NestJS').files, 'tsconfig.recipes.json': compiler },
     })
     succeed(await project.run('tsc', ['-p', '.']))
   }, PATIENCE.timeout)
@@ -95,27 +127,40 @@ describe('docs/recipes.md: HTTP requests that arrive twice', () => {
   })
 })
 
-describe('examples/nest', () => {
-  test('does what its README.md says: migrations, types, and tests over HTTP', PATIENCE, async () => {
-    const databaseUrl = await newDatabase('nest')
-    const project = await makeProject(neighbourhood.installation, 'nest', { example: 'nest', databaseUrl })
-    const steps = readExample(await read('examples/nest/README.md'))
-    expect(steps.steps.map(({ command }) => command.split('\n').filter(Boolean).at(-1))).toEqual([
-      'npm run migration:run',
-      'npm test',
-    ])
-    await runSteps(project, steps)
+describe('examples/service', () => {
+  test('does what its README.md says: migrations, a running service, an import, tests', PATIENCE, async () => {
+    const databaseUrl = await newDatabase('service')
+    const project = await makeProject(neighbourhood.installation, 'service', { example: 'service', databaseUrl })
+    const example = readExample(await read('examples/service/README.md'))
+    const port = await freePort()
+    const steps = example.steps.map((step) => ({ ...step, command: `export PORT=${port}\n${step.command}` }))
+    expect(steps).toHaveLength(4)
+    await runSteps(project, { ...example, steps })
   })
 
-  test('is tested with the versions that its package.json names', async () => {
-    const { dependencies, devDependencies } = JSON.parse(await read('examples/nest/package.json')) as Manifest
+  test('is at most 400 lines of TypeScript', async () => {
+    const folder = path.join(checkout, 'examples/service')
+    const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.ts'))
+    const texts = await Promise.all(files.map(async (file) => await readFile(path.join(folder, file), 'utf8')))
+    expect(texts.join('').split('\n').length).toBeLessThanOrEqual(400)
+  })
+
+  test('is tested with the versions that its package.json names, and deployed by its scripts', async () => {
+    const manifest = JSON.parse(await read('examples/service/package.json')) as Manifest
     const installed = (JSON.parse(await read('test/package/neighbours/package.json')) as Manifest).dependencies
     const own = (JSON.parse(await read('package.json')) as { version: string }).version
+    const { dependencies, devDependencies, scripts } = manifest
     expect({ ...installed, 'typeorm-unique-text': own }).toMatchObject({ ...dependencies, ...devDependencies })
+    const deployed = `${await read('examples/service/Dockerfile')}${await read('examples/service/compose.yml')}`
+    const called = [...deployed.matchAll(/npm run (?<name>[\w:]+)/gu)].map(({ groups }) => groups?.['name'] ?? '')
+    expect(Object.keys(scripts)).toEqual(expect.arrayContaining(called))
+    expect(scripts).toMatchObject({ start: expect.stringMatching(/^node dist\/main\.js$/) })
+    expect(deployed).toContain('["node", "dist/main.js"]')
   })
 })
 
 interface Manifest {
+  readonly scripts: Readonly<Record<string, string>>
   readonly dependencies: Readonly<Record<string, string>>
   readonly devDependencies: Readonly<Record<string, string>>
 }
