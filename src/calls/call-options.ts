@@ -315,8 +315,18 @@ export interface NoPropertyOfTheEntity<Name> {
 type WithText<Entity, Given, By> = string extends By | keyof Entity
   ? unknown
   : By extends keyof Given
-    ? unknown
+    ? { readonly [Name in By & NoTexts<Entity>]: NoTextOfTheEntity<Name> }
     : { readonly [Name in By & keyof Entity]: Entity[Name] }
+
+/** No value has this type. The compiler's message contains its name, and therefore the value of `by`. */
+interface NoTextOfTheEntity<Name> {
+  readonly [misspelt]: Name
+}
+
+/** The properties that cannot hold a text. */
+type NoTexts<Entity> = {
+  [Name in keyof Entity]-?: NonNullable<Entity[Name]> extends number | bigint | boolean | Date ? Name : never
+}[keyof Entity]
 
 /** Options whose `by` is inferred. */
 export type Naming<By, Options> = Options & { readonly by?: By | undefined }

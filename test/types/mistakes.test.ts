@@ -1,0 +1,83 @@
+import { Column, type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { test } from 'vitest'
+import {
+  countByText,
+  deleteByText,
+  existsByText,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  firstFreeText,
+  insertOrFail,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../src'
+import { rename, UniqueName } from '../../src/names'
+
+// Nothing here runs: the compiler checks it (`npm run typecheck`).
+
+@Entity()
+class Tenant {
+  @PrimaryGeneratedColumn() id!: number
+}
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn() id!: number
+  @ManyToOne(() => Tenant, { nullable: false }) tenant!: Tenant
+  @UniqueText({ scope: ['tenant'] }) url!: string
+  @UniqueName({ namespace: 'handle' }) handle!: string
+  @Column({ type: 'text' }) title!: string
+  @Column({ type: 'integer' }) rank!: number
+}
+
+declare const manager: EntityManager
+declare const dataSource: DataSource
+const tenant = { id: 1 }
+
+test('22 mistakes: the compiler finds those that it can know without the declaration', () => {
+  void (() => [
+    // @ts-expect-error (a misspelt property)
+    findOrCreate(manager, Page, { tenant, uri: 'a' }),
+    // @ts-expect-error (a number is no text)
+    findOrCreate(manager, Page, { tenant, url: 1 }),
+    // @ts-expect-error (not nullable)
+    findOrCreate(manager, Page, { tenant, url: null }),
+    // @ts-expect-error (a DataSource is no manager)
+    findOrCreate(dataSource, Page, { tenant, url: 'a' }),
+    // @ts-expect-error (no such option)
+    findOrCreate(manager, Page, { tenant, url: 'a' }, { on: 'url' }),
+    // @ts-expect-error (no such relation)
+    findOrCreate(manager, Page, { tenant, url: 'a' }, { relations: { tennant: true } }),
+    // @ts-expect-error (the text that "by" names is missing)
+    findOrCreate(manager, Page, { tenant, title: 'a' }, { by: 'url' }),
+    // @ts-expect-error (no text: a number)
+    findOneByText(manager, Page, { tenant, url: 'a', rank: 1 }, { by: 'rank' }),
+    // @ts-expect-error (a look-up has no such property)
+    findOneByText(manager, Page, { tenant, link: 'a' }),
+    // @ts-expect-error (a list)
+    countByText(manager, Page, { tenant, url: 'a' }),
+    // @ts-expect-error (a property that the entity does not have)
+    upsertByText(manager, Page, [{ tenant, url: 'a' }], { update: ['titel'] }),
+    // @ts-expect-error (the id is a number)
+    updateOrFail(manager, Page, '1', { url: 'a' }),
+    // @ts-expect-error (a change without its key)
+    updateOrFail(manager, Page, [{ url: 'a' }]),
+    // @ts-expect-error (a misspelt property of a change)
+    updateOrFail(manager, Page, [{ id: 1, uri: 'a' }]),
+    // @ts-expect-error (a misspelt property of a row)
+    insertOrFail(manager, Page, [{ tenant, uri: 'a' }]),
+    // @ts-expect-error (a number is no name)
+    rename(manager, Page, 1, { rank: 'a' }),
+  ])
+  // Only the DataSource knows these. Each throws a DeclarationError, or a TextRejectedError, before any SQL.
+  void (() => [
+    findOrCreate(manager, Page, { tenant }),
+    findOrCreateMany(manager, Page, [{ url: 'a' }]),
+    existsByText(manager, Page, { tenant, url: 'a', title: 'b' }),
+    deleteByText(manager, Page, { tenant, url: 'a' }, { by: 'ulr' }),
+    firstFreeText(manager, Page, [{ tenant, title: 'a' }]),
+    rename(manager, Page, 1, { title: 'a' }),
+  ])
+})
