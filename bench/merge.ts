@@ -120,8 +120,8 @@ async function main(): Promise<void> {
   await measure('adopt', ROWS, async () => await adopt(dataSource, Page))
   const list = path.join(mkdtempSync(path.join(tmpdir(), 'merge-')), 'merge.jsonl')
   await measure('merge', ROWS / 20, async () => {
-    const { merged, left } = await mergeDuplicates(dataSource, Page, { keep: 'oldest', list })
-    if (merged !== ROWS / 20 || left.length > 0) throw new Error(`${merged} rows were merged.`)
+    const { merged, kept } = await mergeDuplicates(dataSource, Page, { keep: 'oldest', list })
+    if (merged !== ROWS / 20 || kept.length > 0) throw new Error(`${merged} rows were merged.`)
   })
   console.log(`list ${Math.round(statSync(list).size / 1e6)} MB`)
   console.log(`Node ${Math.round(memory / 1e6)} MB with its client`)

@@ -220,7 +220,7 @@ async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
     const { last, step } = await doSteps(run, work, isDone ? 'done' : (work.stored?.step ?? 'begin'), find)
     const { counts } = run
     const found = await last.report(session, step, isDone)
-    const unchanged = isReady && counts.normalized === 0 && found.refusedTotal === 0
+    const unchanged = isReady && counts.normalized === 0 && found.rejectedTotal === 0
     return { step, unchanged, locks: session.locks, counts, ...found }
   })
 }

@@ -4,11 +4,11 @@ export { type AdoptionStatus, describeHolder, type LockHolder, type RunningComma
 export type { AdoptionLock, AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
 export {
   checkMerge,
-  type LeftRow,
+  type KeptRow,
   mergeDuplicates,
   type MergeOptions,
   type MergeProgress,
   type MergeReport,
-  type TurnedReferences,
+  type RedirectedReferences,
 } from './merge'
 export type { AdoptReport, Duplicates, RefusedRow } from './work'

@@ -69,7 +69,7 @@ const MERGE_RULES: Rules<MergeOptions> = {
 
 /** The progress of a merge. */
 export interface MergeProgress {
-  /** How many rows were merged or left so far. */
+  /** How many rows were merged or kept so far. */
   readonly rows: number
   /** How many rows there are to merge. */
   readonly total: number
@@ -79,14 +79,14 @@ export interface MergeProgress {
 export interface MergeReport {
   /** How many rows were removed. */
   readonly merged: number
-  /** How many references were turned, by column. */
-  readonly turned: readonly TurnedReferences[]
-  /** Rows that are left unchanged, with the reasons. */
-  readonly left: readonly LeftRow[]
+  /** How many references were redirected, by column. */
+  readonly redirected: readonly RedirectedReferences[]
+  /** Rows that are kept unchanged, with the reasons. */
+  readonly kept: readonly KeptRow[]
 }
 
-/** The references of a column that a merge has turned. */
-export interface TurnedReferences {
+/** The references of a column that a merge has redirected. */
+export interface RedirectedReferences {
   /** With its schema. */
   readonly table: string
   /** The column with the references. */
@@ -96,7 +96,7 @@ export interface TurnedReferences {
 }
 
 /** A row that still holds the text of another row. Keys are by the columns' names in the database. */
-export interface LeftRow {
+export interface KeptRow {
   /** The primary key of the row. */
   readonly row: ObjectLiteral
   /** The primary key of the row that would have been kept. */
@@ -243,7 +243,7 @@ interface MergeRun extends PreparedMerge {
   /** Whether the role may write the flags without the guard. */
   readonly clears: boolean
   readonly turned: Map<Reference, number>
-  left: LeftRow[]
+  left: KeptRow[]
   merged: number
   /** How many rows were found but were no duplicates any more when they were processed. */
   changed: number
@@ -299,12 +299,12 @@ export async function mergeDuplicates(
       await mergeRounds(run, options, target.declaration.metadata.deleteDateColumn?.databaseName)
       await list.keep(run.left)
       await session.query(`DROP TABLE ${worklistOf(on)}`)
-      const turned = [...run.turned].map(([one, rows]) => ({
+      const redirected = [...run.turned].map(([one, rows]) => ({
         table: tableName(one),
         column: one.columns[0] ?? '',
         rows,
       }))
-      return { merged: run.merged, turned, left: run.left }
+      return { merged: run.merged, redirected, kept: run.left }
     } finally {
       await list.close()
     }

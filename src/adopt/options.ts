@@ -66,7 +66,7 @@ export interface AdoptOptions {
    */
   readonly userTriggers?: 'fire' | undefined
   /** What to do with rows whose texts the normalizer refuses. @default it stops before the guard and names them */
-  readonly refused?: 'keep' | 'delete' | undefined
+  readonly rejected?: 'keep' | 'delete' | undefined
   /**
    * The name of the pending migration that would make the objects of an adopted table: that of its class, or the one
    * that `typeorm migration:show` prints. It is marked as run at the end, as by `migration:run --fake`.
@@ -124,7 +124,7 @@ export const ADOPT_RULES: Rules<AdoptOptions> = {
   ...BATCH_RULES,
   until: oneOf(...STEPS),
   userTriggers: oneOf('fire'),
-  refused: oneOf('keep', 'delete'),
+  rejected: oneOf('keep', 'delete'),
   fake: RULE.name,
   onProgress: RULE.function,
 }

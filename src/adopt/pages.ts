@@ -305,26 +305,26 @@ function refusalOfText(error: unknown): string | undefined {
 export async function refusedRows(
   { query }: AdoptSession,
   { on }: Target,
-): Promise<Pick<FoundRows, 'refused' | 'refusedTotal'>> {
+): Promise<Pick<FoundRows, 'rejected' | 'rejectedTotal'>> {
   const rows = await query<Record<'key' | 'reason' | 'total', string>>(
     `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
       `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${KEYS_NAMED}`,
   )
-  const refused = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
-  return { refused, refusedTotal: Number(rows[0]?.total ?? 0) }
+  const rejected = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
+  return { rejected, rejectedTotal: Number(rows[0]?.total ?? 0) }
 }
 
 /** @throws AdoptionError if texts are refused, unless the caller keeps them */
 export async function refuseListed({ session, options }: WorkRun, target: Target): Promise<void> {
-  if (options.refused === 'keep') return
-  const { refused, refusedTotal } = await refusedRows(session, target)
-  if (refusedTotal === 0) return
-  const reasons = [...new Set(refused.map(({ reason }) => reason))].join('; ')
+  if (options.rejected === 'keep') return
+  const { rejected, rejectedTotal } = await refusedRows(session, target)
+  if (rejectedTotal === 0) return
+  const reasons = [...new Set(rejected.map(({ reason }) => reason))].join('; ')
   throw new AdoptionError(
-    'refused',
-    `The normalizer refuses the texts of ${refusedTotal} rows of ${tableName(target.on.table)}: ${reasons}. ` +
+    'rejected',
+    `The normalizer rejects the texts of ${rejectedTotal} rows of ${tableName(target.on.table)}: ${reasons}. ` +
       `Correct or delete them, or keep them as they are with --rejected keep. --json prints the keys of the first.`,
     undefined,
-    refused.map(({ key }) => key),
+    rejected.map(({ key }) => key),
   )
 }

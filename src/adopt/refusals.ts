@@ -142,7 +142,7 @@ export function againstOwn(error: unknown, { on, what, ours, next = CORRECT, ofU
   const { code = '', schema, table } = serverError(error) ?? {}
   const todo = UNIQUE.has(code) && table === on.table && schema === on.schema ? ofUnique : ''
   throw new AdoptionError(
-    'refused',
+    'rejected',
     `${own} refuses ${what} (SQLSTATE ${code}). ${next}, and run the same command again. ${todo}`.trimEnd(),
     error,
   )

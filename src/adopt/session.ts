@@ -456,7 +456,7 @@ export type AdoptionReason =
   | 'changed'
   | 'interrupted'
   | 'nulls'
-  | 'refused'
+  | 'rejected'
   | 'running'
   | 'unsupported'
   | 'user-triggers'

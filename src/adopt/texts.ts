@@ -375,7 +375,7 @@ export abstract class TextWork {
 
   /** Reads what the steps have found so far. @param isDone whether there was no step to do */
   async report(session: AdoptSession, step: AdoptStep, isDone: boolean): Promise<FoundRows> {
-    const found = isDone ? { refused: [], refusedTotal: 0 } : await refusedRows(session, this.target)
+    const found = isDone ? { rejected: [], rejectedTotal: 0 } : await refusedRows(session, this.target)
     if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
     const { on } = this
     const { table } = on
@@ -599,7 +599,7 @@ export class UnguardedText extends TextWork {
     const refused = rows.filter(
       (row) => 'refused' in normalizeStored(target.declaration.text, readTextsOf(target, row)),
     )
-    if (options.refused === 'delete' && refused.length > 0) {
+    if (options.rejected === 'delete' && refused.length > 0) {
       const spots = refused.map(({ spot }) => spot)
       const remove = async () =>
         await session.query(

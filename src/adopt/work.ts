@@ -123,9 +123,9 @@ export interface Duplicates {
 
 export interface FoundRows {
   /** The first ten refused rows. */
-  readonly refused: readonly RefusedRow[]
+  readonly rejected: readonly RefusedRow[]
   /** How many rows are refused. */
-  readonly refusedTotal: number
+  readonly rejectedTotal: number
   /** Rows that hold the same text; undefined before the index exists. */
   readonly duplicates: Duplicates | undefined
 }

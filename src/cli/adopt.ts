@@ -82,7 +82,7 @@ async function adoptAndMerge(command: Command): Promise<boolean> {
     }
     const merged = await mergeDuplicates(dataSource, target, { ...pace, ...stoppable, ...merge, dryRun, onProgress })
     reporter.report(merged, () => formatMerge(merged, dryRun, merge.list))
-    return merged.left.length === 0
+    return merged.kept.length === 0
   }
   if (invocation.dryRun) {
     const steps = await planAdoption(dataSource, target, { property })
@@ -115,7 +115,7 @@ const FOUND: ReadonlySet<string> = new Set([
   'text.twice',
   'text.twiceNormalized',
   'text.unnormalized',
-  'text.refused',
+  'text.rejected',
 ] satisfies DoctorCode[])
 
 const GROUPS_SHOWN = 20
@@ -154,15 +154,15 @@ const formatTexts = ({ findings, equal }: FoundTexts): string =>
   printableLines(findings.map(formatFinding).join('')) +
   (equal.length === 0 ? '' : '--json prints a sample of the texts that would become equal.\n')
 
-function formatMerge({ merged, turned, left }: MergeReport, dryRun: boolean, list: string): string {
-  const reasons = new Set(left.map(({ reason }) => reason))
+function formatMerge({ merged, redirected, kept }: MergeReport, dryRun: boolean, list: string): string {
+  const reasons = new Set(kept.map(({ reason }) => reason))
   const todo = `The list has all of them: ${list}. Change them by hand, and run the same command again.`
   return linesOf([
     `${number(merged)} rows ${dryRun ? 'would be' : 'were'} merged.`,
-    ...turned.map(({ table, column, rows: n }) => `  ${table} (${column}): references redirected: ${number(n)}`),
-    ...(left.length === 0
+    ...redirected.map(({ table, column, rows: n }) => `  ${table} (${column}): references redirected: ${number(n)}`),
+    ...(kept.length === 0
       ? []
-      : [`Rows kept: ${number(left.length)}`, ...[...reasons].map((reason) => `  ${reason}`), todo]),
+      : [`Rows kept unchanged: ${number(kept.length)}`, ...[...reasons].map((reason) => `  ${reason}`), todo]),
   ])
 }
 
@@ -332,7 +332,7 @@ function formatAdoption(report: AdoptReport, merges: boolean): string {
   const lines = [
     `${number(counts.filled)} rows got their hashes, ${number(counts.normalized)} texts were normalized, ` +
       `${number(counts.numbered)} rows of longer chains were numbered.`,
-    ...formatRefused(report),
+    ...formatRejected(report),
   ]
   if (duplicates && duplicates.groups > 0) {
     const { groups, surplus, largest } = duplicates
@@ -347,10 +347,10 @@ function formatAdoption(report: AdoptReport, merges: boolean): string {
   return linesOf(lines)
 }
 
-const formatRefused = ({ refused, refusedTotal }: Pick<AdoptReport, 'refused' | 'refusedTotal'>): string[] =>
-  refusedTotal === 0
+const formatRejected = ({ rejected, rejectedTotal }: Pick<AdoptReport, 'rejected' | 'rejectedTotal'>): string[] =>
+  rejectedTotal === 0
     ? []
     : [
-        `${number(refusedTotal)} rows keep texts that the normalizer rejects. --json prints the first keys:`,
-        ...[...new Set(refused.map(({ reason }) => reason))].map((reason) => `  ${reason}`),
+        `${number(rejectedTotal)} rows keep texts that the normalizer rejects. --json prints the first keys:`,
+        ...[...new Set(rejected.map(({ reason }) => reason))].map((reason) => `  ${reason}`),
       ]

@@ -321,7 +321,7 @@ function adoptOptions(values: Values) {
       ...pace,
       fake: values.fake,
       until: choiceOf('until', values.until, STEPS),
-      refused: choiceOf('rejected', values.rejected, ['keep', 'delete']),
+      rejected: choiceOf('rejected', values.rejected, ['keep', 'delete']),
       userTriggers: choiceOf('user-triggers', values['user-triggers'], ['fire']),
     },
     pace,

@@ -38,7 +38,7 @@ export const CODES = {
     'error',
     'Run typeorm-unique-text adopt again, which normalizes texts. Save names normalized; docs/changing-a-declaration.md has the lines that do it.',
   ],
-  'text.refused': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
+  'text.rejected': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
   'text.unadopted': [
     'error',
     'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md). For a small table migration:generate and migration:run do it too.',

@@ -79,7 +79,7 @@ export async function lookAtNames(
         else if (normalizeText(declaration.text.normalizer, declaration.name, text) !== text)
           tally.add('text.unnormalized', [key])
       } catch (error) {
-        tally.add('text.refused', [key], rejectionOf(error))
+        tally.add('text.rejected', [key], rejectionOf(error))
       }
       if (result['noted'] !== 'true') tally.add('name.missing', [key])
     }

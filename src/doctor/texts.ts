@@ -114,7 +114,7 @@ export class TextLook {
     this.figures.rows++
     if (isTextless(row)) this.figures.nulls++
     this.#countHash(row, key)
-    if (typeof normalized === 'string') this.#tally.add('text.refused', [key], normalized)
+    if (typeof normalized === 'string') this.#tally.add('text.rejected', [key], normalized)
     else if ([...texts, ...scope].some((stored, index) => stored !== normalized[index]))
       this.#tally.add('text.unnormalized', [key])
   }

@@ -45,8 +45,8 @@ const PUBLIC = {
       AdoptionError abandon adopt adoptionStatus checkMerge describeHolder mergeDuplicates planAdoption`),
     types: words(`
       AbandonOptions AdoptOptions AdoptProgress AdoptReport AdoptStep AdoptionLock AdoptionReason AdoptionStatus
-      Duplicates LeftRow LockHolder MergeOptions MergeProgress MergeReport PlannedStep
-      RefusedRow RunningCommand TurnedReferences`),
+      Duplicates KeptRow LockHolder MergeOptions MergeProgress MergeReport PlannedStep
+      RefusedRow RunningCommand RedirectedReferences`),
   },
   'text/index.ts': {
     namespace: normalizers,

@@ -133,14 +133,14 @@ describe('a trigger of the user keeps the command from firing it, and', () => {
     const Page = pageOf({ normalize: strict })
     const dataSource = await open(Page)
     await client.query('insert into link values (10)')
-    await expect(adopt(dataSource, Page, { refused: 'delete' })).rejects.toMatchObject({
-      reason: 'refused',
+    await expect(adopt(dataSource, Page, { rejected: 'delete' })).rejects.toMatchObject({
+      reason: 'rejected',
       message: expect.stringMatching(
         /^"link_page_fkey" of "\w+"\."link", which is yours, refuses to delete a row .*23503\)\. Delete or change /,
       ),
     })
     await client.query('delete from link')
-    expect(await adopt(dataSource, Page, { refused: 'delete' })).toMatchObject({ step: 'done', refusedTotal: 0 })
+    expect(await adopt(dataSource, Page, { rejected: 'delete' })).toMatchObject({ step: 'done', rejectedTotal: 0 })
     expect(await count('select from page')).toBe(45)
     expect(await count('select from visit')).toBe(45)
     expect(await count('select from seen')).toBe(0)
@@ -194,12 +194,12 @@ describe('a refused row that somebody writes to while it is looked at', () => {
         await client.query(`update page set title = coalesce(title, '') || 'x' where id = 10`)
       }
     }
-    const options = refused === undefined ? {} : { refused }
+    const options = refused === undefined ? {} : { rejected: refused }
     await expect(adoptWith(dataSource, Page, options, { beforeStatement })).rejects.toMatchObject({
-      reason: 'refused',
+      reason: 'rejected',
       keys: [{ id: 10 }],
     })
-    expect(await adopt(dataSource, Page, { refused: 'delete' })).toMatchObject({ step: 'done' })
+    expect(await adopt(dataSource, Page, { rejected: 'delete' })).toMatchObject({ step: 'done' })
     expect(await count('select from page')).toBe(49)
   })
 })

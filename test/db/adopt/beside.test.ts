@@ -255,7 +255,7 @@ test('the command says what to do about duplicates that it merges, and about tho
   expect(err).toMatch(/^[\d:]{8} {2}merge {2}\d+ % {2}\d+ of 53 rows/m)
   expect(out).toMatch(/at most 9 of one text\. New duplicates are rejected\./)
   expect(out).toMatch(
-    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references redirected: 1\nRows kept: 1\n {2}mark_pkey\nThe list has all of them: /,
+    /\n52 rows were merged\.\n {2}"public"\."click" \(page\): references redirected: 1\nRows kept unchanged: 1\n {2}mark_pkey\nThe list has all of them: /,
   )
   await client.query('delete from mark')
   expect(await command(...merge)).toMatchObject({

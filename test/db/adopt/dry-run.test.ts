@@ -60,13 +60,13 @@ test('a dry run reports and lists what the merge then does, and changes nothing'
   expect(await everything()).toBe(before)
   const report = await mergeDuplicates(dataSource, Page, wet)
   expect(await everything()).not.toBe(before)
-  expect(trial).toMatchObject({ merged: report.merged, left: report.left })
-  expect(sorted(trial.turned)).toEqual(sorted(report.turned))
+  expect(trial).toMatchObject({ merged: report.merged, kept: report.kept })
+  expect(sorted(trial.redirected)).toEqual(sorted(report.redirected))
   expect(changesOf(dry.list)).toEqual(changesOf(wet.list))
   // Pages 1 and 41 have different headings, which no merge may choose between.
-  expect([report.merged, report.left.length]).toEqual([71, 9])
-  expect(report.left).toContainEqual({ row: { id: 41 }, kept: { id: 1 }, reason: 'heading_page_key' })
-  const visits = report.turned.find(({ table }) => table === '"public"."visit"')
+  expect([report.merged, report.kept.length]).toEqual([71, 9])
+  expect(report.kept).toContainEqual({ row: { id: 41 }, kept: { id: 1 }, reason: 'heading_page_key' })
+  const visits = report.redirected.find(({ table }) => table === '"public"."visit"')
   const turned = linesOf(wet.list).filter((line) => line['table'] === '"public"."visit"')
   expect(visits).toEqual({ table: '"public"."visit"', column: 'page', rows: turned.length })
 })
@@ -79,7 +79,7 @@ test('a dry run waits for rows that somebody has locked', async () => {
     batches += 1
     if (batches === 3) void other.query('commit')
   }
-  const { merged, left } = await mergeDuplicates(dataSource, Page, { ...merge(), dryRun: true, onProgress })
+  const { merged, kept: left } = await mergeDuplicates(dataSource, Page, { ...merge(), dryRun: true, onProgress })
   expect(merged + left.length).toBe(80)
 })
 
@@ -96,7 +96,7 @@ test('a dry run counts each row once where a duplicate is gone when its turn com
     await other.query('delete from page where id = 120; commit')
   }
   const options = { ...merge(), dryRun: true, onProgress }
-  const { merged, left } = await mergeWith(dataSource, Page, options, { beforeStatement })
+  const { merged, kept: left } = await mergeWith(dataSource, Page, options, { beforeStatement })
   expect(merged + left.length).toBe(79)
 })
 
@@ -117,7 +117,7 @@ test('the command lists what a merge would do', async () => {
   expect(dry).toMatchObject({
     code: 1,
     out: expect.stringMatching(
-      /^The table is already adopted\.\n\d+ rows would be merged\.\n.*"visit" \(page\): references redirected: \d+\n.*Rows kept: \d+\n/s,
+      /^The table is already adopted\.\n\d+ rows would be merged\.\n.*"visit" \(page\): references redirected: \d+\n.*Rows kept unchanged: \d+\n/s,
     ) as string,
   })
   expect(await everything()).toBe(before)
@@ -144,7 +144,7 @@ test('the command shows which texts the normalizer would change, refuse and make
   const { code, out } = await command('--dry-run')
   expect(code).toBe(0)
   expect(out).toMatch(
-    /-- begin.*text\.twice of Page\.url: 1 .*text\.twiceNormalized of Page\.url: 3 .*text\.refused of Page\.url: 1; it is bad\n {2}--json prints the keys/s,
+    /-- begin.*text\.twice of Page\.url: 1 .*text\.twiceNormalized of Page\.url: 3 .*text\.rejected of Page\.url: 1; it is bad\n {2}--json prints the keys/s,
   )
   expect(out).toMatch(/text\.unnormalized of Page\.url: 64\n/)
   expect(out).toContain('--json prints a sample of the texts that would become equal.\n')

@@ -34,8 +34,8 @@ const open = async (): Promise<DataSource> => await db.dataSource([Page], { sync
 test('rows are told by the keys that they have', async () => {
   const dataSource = await open()
   await expect(adopt(dataSource, Page)).rejects.toMatchObject({ keys: [{ id: '9007199254740997' }] })
-  expect(await adopt(dataSource, Page, { refused: 'keep' })).toMatchObject({
-    refused: [{ key: { id: '9007199254740997' } }],
+  expect(await adopt(dataSource, Page, { rejected: 'keep' })).toMatchObject({
+    rejected: [{ key: { id: '9007199254740997' } }],
     duplicates: { first: [[{ id: '9007199254740993' }, { id: '9007199254740995' }]] },
   })
 })

@@ -142,7 +142,7 @@ test.each<readonly [string, string, string, string]>([
   const also = reason.includes('spells') ? ['visit.page'] : []
   const options = { keep: 'oldest', list: newList(), also, lockMilliseconds: 2_000 } as const
   const left = reason.includes('inherit') ? [2, 3] : [2]
-  const { merged, left: found } = await mergeDuplicates(dataSource, Page, options)
+  const { merged, kept: found } = await mergeDuplicates(dataSource, Page, options)
   expect([merged, found]).toEqual([2 - left.length, left.map((id) => ({ row: { id }, kept: { id: 1 }, reason }))])
   expect(await all(rows)).toBe(before)
 })
@@ -170,7 +170,7 @@ test.each([
   await adopt(dataSource, Page, AT_LEISURE)
   const before = await all('select * from visit')
   const options = { keep: 'oldest', list: newList(), also: ['visit.page'], lockMilliseconds: 2_000 } as const
-  const { merged, left } = await mergeDuplicates(dataSource, Page, options)
+  const { merged, kept: left } = await mergeDuplicates(dataSource, Page, options)
   expect([merged, left.map(({ reason }) => reason)]).toEqual([
     0,
     [`visit ${verb} ${verb === 'stores' ? 'another key' : 'the key otherwise'}`],

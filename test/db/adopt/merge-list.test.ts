@@ -125,7 +125,7 @@ describe.runIf(hasPsql)('the script of docs/adopting.md', () => {
        insert into link values (2, 5), (5, 7), (6, 2)`,
     )
     const before = await all('select * from link')
-    expect(await merge()).toMatchObject({ merged: 4, left: [] })
+    expect(await merge()).toMatchObject({ merged: 4, kept: [] })
     expect(await all('select * from link')).toBe('(1,4) (4,6) (6,1)')
     await client.query('update visit set page = 4 where id = 2')
     expect(await back()).toContain('UPDATE 0')
@@ -283,7 +283,7 @@ test.each([
        insert into mark values (1, 1), (2, 2)`,
     `, "${name}" text default 'y'`,
   )
-  expect(await merge()).toMatchObject({ merged: 2, left: [] })
+  expect(await merge()).toMatchObject({ merged: 2, kept: [] })
   expect(await all('select * from mark')).toBe('(1,1) (1,2)')
   expect(linesOf(list).find((line) => 'row' in line)).toMatchObject({ row: { id: '2', [name]: 'y' } })
 })

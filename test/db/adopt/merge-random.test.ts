@@ -77,7 +77,7 @@ test.each(seeds)('a merge changes what it lists, loses nothing, and the script r
   const [before, meanings] = [await stateOf(), await meaningsOf()]
   const options = optionsOf(random)
   await adopt(dataSource, Page, AT_LEISURE)
-  const { merged, left, turned } = await mergeDuplicates(dataSource, Page, options)
+  const { merged, kept: left, redirected: turned } = await mergeDuplicates(dataSource, Page, options)
   const made = await stateOf()
   expect(await meaningsOf()).toEqual(meanings)
   const count = (state: typeof before): Record<string, number> =>

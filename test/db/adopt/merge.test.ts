@@ -57,8 +57,8 @@ const everything = async (): Promise<string[]> =>
 
 test('duplicates become the oldest row, and every reference is turned to it', async () => {
   const report = await mergeDuplicates(dataSource, Page, { ...oldest(), also: ['loose.page_ref'] })
-  expect(report).toMatchObject({ merged: 3, left: [] })
-  expect(report.turned).toContainEqual({ table: '"public"."visit"', column: 'page', rows: 15 })
+  expect(report).toMatchObject({ merged: 3, kept: [] })
+  expect(report.redirected).toContainEqual({ table: '"public"."visit"', column: 'page', rows: 15 })
   expect(await all('select id, url from page')).toBe('(1,a) (2,b) (3,c) (6,d) (8,e)')
   expect(await all('select distinct page from visit')).toBe('(1) (2) (3) (6) (8)')
   expect(await all('select count(*) from visit')).toBe('(40)')
@@ -82,7 +82,7 @@ test('the newest row stays where that is asked for', async () => {
   const report = await mergeDuplicates(dataSource, Page, { ...oldest(), keep: 'newest' })
   expect(report).toMatchObject({
     merged: 2,
-    left: [{ row: { id: 2 }, kept: { id: 5 }, reason: 'it would refer to itself' }],
+    kept: [{ row: { id: 2 }, kept: { id: 5 }, reason: 'it would refer to itself' }],
   })
   expect(await all('select id, url from page')).toBe('(2,b) (3,c) (5,b) (6,d) (7,a) (8,e)')
 })
@@ -90,7 +90,7 @@ test('the newest row stays where that is asked for', async () => {
 test('a row whose references a unique index stands against is left, and told', async () => {
   await client.query(`insert into bookmark values (1, 4, 'another')`)
   const report = await mergeDuplicates(dataSource, Page, oldest())
-  expect(report).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, kept: { id: 1 }, reason: 'bookmark_pkey' }] })
+  expect(report).toMatchObject({ merged: 2, kept: [{ row: { id: 4 }, kept: { id: 1 }, reason: 'bookmark_pkey' }] })
   expect(await all('select id, url from page')).toBe('(1,a) (2,b) (3,c) (4,a) (6,d) (8,e)')
   expect(await all('select * from bookmark')).toContain('(1,4,another)')
 })
@@ -116,7 +116,7 @@ test.each([
     await Promise.all(tables.map((name) => all(`select * from ${name} where page <> 7`)))
   const before = await others()
   const report = await mergeDuplicates(dataSource, Page, oldest())
-  expect(report).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, kept: { id: 1 }, reason }] })
+  expect(report).toMatchObject({ merged: 2, kept: [{ row: { id: 4 }, kept: { id: 1 }, reason }] })
   const now = await others()
   expect(now.map((rows) => rows.replaceAll('(3,1,w)', '').trim())).toEqual(before)
 })
@@ -175,7 +175,7 @@ describe('what a person names', () => {
       create table file (id integer primary key, target_id integer, target_type ${type});
       insert into file values (1, 4, '${value}'), (2, 4, null)`)
     const also = [`file.target_id where target_type = '${value}'`]
-    expect(await mergeDuplicates(dataSource, Page, { ...oldest(), also })).toMatchObject({ merged: 3, left: [] })
+    expect(await mergeDuplicates(dataSource, Page, { ...oldest(), also })).toMatchObject({ merged: 3, kept: [] })
     expect(await all('select id, target_id from file')).toBe('(1,1) (2,4)')
   })
 })

@@ -42,11 +42,11 @@ test('rows that the new normalizer makes equal, or refuses, are named before the
   })
   const { dataSource, Page } = await open(strict)
   const failure: unknown = await adopt(dataSource, Page, AT_LEISURE).catch((error: unknown) => error)
-  expect(failure).toMatchObject({ reason: 'refused' })
+  expect(failure).toMatchObject({ reason: 'rejected' })
   expect(String(failure)).toMatch(/2 rows of .*: another row holds its normalized text.*; it is bad\./)
   expect(failure).toHaveProperty('keys', [{ id: 5 }, { id: 302 }])
   await client.query(`delete from page where id in (5, 302)`)
-  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', refusedTotal: 0 })
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', rejectedTotal: 0 })
   expect((await generate(dataSource)).up).toEqual([])
 })
 
@@ -68,7 +68,7 @@ test.each([
   await client.query(`insert into page (url) values ('text 5'); alter table page add constraint own ${own}`)
   const { dataSource, Page } = await open(lowerCase())
   const failure: unknown = await adopt(dataSource, Page, AT_LEISURE).catch((error: unknown) => error)
-  expect(failure).toMatchObject({ code: 'ADOPTION_STOPPED', reason: 'refused' })
+  expect(failure).toMatchObject({ code: 'ADOPTION_STOPPED', reason: 'rejected' })
   expect((failure as Error).message).toMatch(message)
   await client.query(`alter table page drop constraint own`)
   expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', duplicates: { groups: 1 } })
@@ -104,7 +104,7 @@ test('a check that is not valid refuses a row that gets its hash', async () => {
   const Page = pageOf({})
   const dataSource = await db.dataSource([Page], { synchronize: false })
   await expect(adopt(dataSource, Page, AT_LEISURE)).rejects.toMatchObject({
-    reason: 'refused',
+    reason: 'rejected',
     message: expect.stringMatching(/"own" of .*which is yours, refuses a row that gets its hash \(SQLSTATE 23514\)/),
   })
 })
@@ -118,10 +118,10 @@ test('a foreign key to a row that is refused keeps it from being deleted, and is
     return text
   })
   const { dataSource, Page } = await open(strict)
-  const removal = { ...AT_LEISURE, refused: 'delete' } as const
+  const removal = { ...AT_LEISURE, rejected: 'delete' } as const
   await expect(adopt(dataSource, Page, removal)).rejects.toThrow(/"own" of "public"\."visit", .* delete .*23503/)
   await client.query('truncate visit')
-  expect(await adopt(dataSource, Page, removal)).toMatchObject({ step: 'done', refusedTotal: 0 })
+  expect(await adopt(dataSource, Page, removal)).toMatchObject({ step: 'done', rejectedTotal: 0 })
 })
 
 test('under a guard the constraint is named too', async () => {

@@ -37,11 +37,11 @@ test('old code beside new code writes as it did, and adopt normalizes it once th
   expect(await isNew('old 3')).toBe(true)
 
   const failure: unknown = await adopt(dataSource, Page, AT_LEISURE).catch((error: unknown) => error)
-  expect(failure).toMatchObject({ reason: 'refused' })
+  expect(failure).toMatchObject({ reason: 'rejected' })
   expect(String(failure)).toMatch(/ 1 rows of .*: another row holds its normalized text/)
   expect(failure).toHaveProperty('keys', [{ id: 33 }])
   await client.query('delete from page where id = 33')
-  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', refusedTotal: 0 })
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', rejectedTotal: 0 })
   expect((await client.query('select from page where url <> lower(url)')).rowCount).toBe(0)
   expect(await isNew('OLD 4')).toBe(false)
   expect(await isNew('changed')).toBe(false)

@@ -211,7 +211,7 @@ describe('a table that another role has planted under a name of ours', () => {
     }
     await expect(mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList() })).rejects.toMatchObject(refused)
     await client.query('alter table visit owner to postgres')
-    expect(await mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList() })).toMatchObject({ left: [] })
+    expect(await mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList() })).toMatchObject({ kept: [] })
   })
 })
 

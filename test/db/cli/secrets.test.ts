@@ -72,12 +72,16 @@ const COMMANDS: readonly (readonly [name: string, expected: RegExp, args: readon
   ['the doctor before', /text\.twice of Page\.url: 2/, ['doctor', ...TARGET]],
   ['a dry run', /texts that would become equal/, ['adopt', ...TARGET, '--dry-run']],
   ['adopt with NULLs', /hold NULL in "url"/, ['adopt', ...TARGET]],
-  ['adopt with a refused text', /refuses the texts of 1 rows/, ['adopt', ...TARGET]],
+  ['adopt with a refused text', /rejects the texts of 1 rows/, ['adopt', ...TARGET]],
   ['adopt', /2 texts are held by several rows.*The table is adopted/s, ['adopt', ...TARGET, ...KEEP]],
   ['adopt again', /1 rows keep texts that the normalizer rejects/, ['adopt', ...TARGET, ...KEEP]],
-  ['the doctor after', /text\.refused of Page\.url: 1/, ['doctor', ...TARGET]],
-  ['a dry merge', /Rows kept: 1/, ['adopt', ...TARGET, ...KEEP, '--dry-run', '--merge', 'oldest', '--list', LIST]],
-  ['a merge', /Rows kept: 1/, ['adopt', ...TARGET, ...KEEP, '--merge', 'oldest', '--list', LIST]],
+  ['the doctor after', /text\.rejected of Page\.url: 1/, ['doctor', ...TARGET]],
+  [
+    'a dry merge',
+    /Rows kept unchanged: 1/,
+    ['adopt', ...TARGET, ...KEEP, '--dry-run', '--merge', 'oldest', '--list', LIST],
+  ],
+  ['a merge', /Rows kept unchanged: 1/, ['adopt', ...TARGET, ...KEEP, '--merge', 'oldest', '--list', LIST]],
   ['an import', /rejected lines/, ['import', ...TARGET, '--set', 'tenant=open', LIST]],
   ['abandon', /is abandoned/, ['abandon', ...TARGET]],
 ]
@@ -105,8 +109,8 @@ test('with --json, and in code, the keys of the first rows are there', async () 
   await client.query('delete from page where url is null')
   expect(await printed('adopt', ...TARGET, '--json')).toContain('"keys":[{"id":"third"}]')
   const failure: unknown = await adopt(dataSource, Page).catch((error: unknown) => error)
-  expect(failure).toMatchObject({ reason: 'refused', keys: [{ id: 'third' }] })
+  expect(failure).toMatchObject({ reason: 'rejected', keys: [{ id: 'third' }] })
   const report = await printed('adopt', ...TARGET, ...KEEP, '--json')
   expect(report).toContain('[{"id":"first1"},{"id":"first2"},{"id":"first3"}]')
-  expect(report).toContain('"refused":[{"key":{"id":"third"}')
+  expect(report).toContain('"rejected":[{"key":{"id":"third"}')
 })

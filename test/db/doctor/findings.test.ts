@@ -140,7 +140,7 @@ describe('texts', () => {
     expect(report.findings.filter(({ code }) => code !== 'chain.collision').map(inWords)).toMatchInlineSnapshot(`
       [
         "Page.url text.unnormalized 1; {"id":11}",
-        "Page.url text.refused 1; it is not an http or https URL; {"id":12}",
+        "Page.url text.rejected 1; it is not an http or https URL; {"id":12}",
         "User.handle text.unnormalized 1; {"id":11}",
         "User.handle name.missing 1; {"id":11}",
       ]

@@ -40,7 +40,7 @@ const CASES: readonly Case[] = [
   ],
   ['text.twiceNormalized', 'texts', `insert into page (url) values ('HTTP://Example.com:80/3')`],
   ['text.unnormalized', 'texts', `insert into page (url) values ('HTTP://New.example')`],
-  ['text.refused', 'texts', `insert into page (url) values ('no url')`],
+  ['text.rejected', 'texts', `insert into page (url) values ('no url')`],
   ['text.unadopted', 'texts', PLAIN_PAGE],
   ['adoption.unfinished', 'texts', PLAIN_PAGE, 'begin'],
   [

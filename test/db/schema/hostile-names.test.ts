@@ -221,7 +221,11 @@ async function toolsOn(dataSource: DataSource, client: Client, Row: Row): Promis
     insert into "of it" select i, i from generate_series(1, 6) as i`)
   try {
     const { duplicates } = await adopt(dataSource, Row)
-    const { merged, turned, left } = await mergeDuplicates(dataSource, Row, { keep: 'oldest', list: newList() })
+    const {
+      merged,
+      redirected: turned,
+      kept: left,
+    } = await mergeDuplicates(dataSource, Row, { keep: 'oldest', list: newList() })
     const { findings } = await doctor(dataSource, { entities: [Row] })
     await abandon(dataSource, Row)
     const codes = findings

@@ -52,7 +52,7 @@ test('the refusal has the SQLSTATE, what to do, and the error as its cause', () 
   const thrown = refusal(error)
   expect(thrown).toBeInstanceOf(AdoptionError)
   expect(thrown).toMatchObject({
-    reason: 'refused',
+    reason: 'rejected',
     cause: error,
     message:
       '"own" of "public"."page", which is yours, refuses a hash (SQLSTATE 23514). Correct the row, or drop the ' +
