@@ -54,8 +54,8 @@ describe.concurrent('docs/recipes.md', () => {
 })
 
 describe('docs/your-project.md', () => {
-  const migrations = setUp.of('Migrations')
-  const sections = setUp.executed.filter(([title]) => title !== 'Migrations')
+  const migrations = setUp.of('Migrations, also in tests')
+  const sections = setUp.executed.filter(([title]) => title !== 'Migrations, also in tests')
   const ofCommonJs = new Set(['Several bundles', 'JavaScript'])
   const projects = sections.flatMap(([title, recipe]) =>
     (ofCommonJs.has(title) ? ['commonjs'] : ['commonjs', 'module']).map((type) => ({ title, type, recipe })),
@@ -77,7 +77,7 @@ describe('docs/your-project.md', () => {
 
   test('has these sections', () => {
     expect(sections.map(([title]) => title)).toEqual([
-      "TypeScript's compiler",
+      'CommonJS and ES modules',
       'tsx',
       'SWC, and Jest with it',
       'Vitest',
