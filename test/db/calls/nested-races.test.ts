@@ -1,4 +1,4 @@
-import type { EntityManager, QueryRunner } from 'typeorm'
+import type { EntityManager, EntitySubscriberInterface, InsertEvent, QueryRunner } from 'typeorm'
 import { Entity, In, JoinTable, ManyToMany, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
@@ -154,4 +154,19 @@ test('in one transaction, calls at once have their turns', async () => {
     expect(results.filter(({ created }) => created)).toHaveLength(2)
   })
   expect(await manager.count(Book)).toBe(2)
+})
+
+test('a conflict that a subscriber meets ends the transaction of the caller, which has to be repeated', async () => {
+  const loses: EntitySubscriberInterface = {
+    beforeInsert: async (event: InsertEvent<unknown>) => {
+      await event.queryRunner.query(`do $$ begin raise sqlstate '40001'; end $$`)
+    },
+  }
+  dataSource.subscribers.push(loses)
+  try {
+    const call = dataSource.transaction(async (own) => await findOrCreate(own, Book, values, resolve))
+    expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
+  } finally {
+    dataSource.subscribers.splice(dataSource.subscribers.indexOf(loses), 1)
+  }
 })
