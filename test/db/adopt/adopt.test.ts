@@ -75,6 +75,18 @@ test('a full table is adopted, and the next migration is empty', async () => {
   expect(created).toBe(false)
 })
 
+test('a row alone in its chain gets the number 0, whatever number a client has written by hand', async () => {
+  const Page = page()
+  await plainTable(`select 1, 'text ' || i, 'title' from generate_series(1, 20) as i`)
+  const dataSource = await open(Page)
+  await adopt(dataSource, Page, { until: 'fill' })
+  await client.query(`set session_replication_role = replica; update page set "urlHashNumber" = 5 where id = 1;
+    set session_replication_role = origin`)
+  await adopt(dataSource, Page)
+  const { rows } = await client.query('select "urlHashNumber" as number from page where id = 1')
+  expect(rows).toEqual([{ number: 0 }])
+})
+
 test('an adopted table is left as it is', async () => {
   const Page = page()
   await plainTable(`select 1, 'https://example.com/' || i, null from generate_series(1, 10) as i`)
