@@ -94,14 +94,14 @@ const MAX_MAIL_DOMAIN_CHARACTERS = 253
 /**
  * One e-mail address: trims it, converts it to lower case, and the domain to ASCII (IDNA). Only the receiving server
  * knows whether case matters before the `@` (RFC 5321 section 2.4), but hardly any server distinguishes it, and two
- * accounts for `Joe@a.org` and `joe@a.org` are a mistake on most sites. Dots and `+tags` stay.
+ * accounts for `Joe@a.example` and `joe@a.example` are a mistake on most sites. Dots and `+tags` stay.
  *
  * Everything is refused that is not a `local-part@domain` of RFC 5321: a local part with a dot at an end, two dots in a
  * row, more than 64 octets or invisible characters, a display name, several addresses, an address literal
  * (`a@[192.0.2.1]`), and a domain with a trailing dot. Whether the domain has a dot or exists is not checked.
  * International domains have the limits of `url()`. It takes linear time.
  *
- * @param options `keepCase` keeps the case before the `@`, so that `Joe@a.org` and `joe@a.org` are different
+ * @param options `keepCase` keeps the case before the `@`, so that `Joe@a.example` and `joe@a.example` are different
  * @throws DeclarationError for another option, or a value that is not a boolean.
  * @example
  * email().normalize(' Joe@Bücher.EXAMPLE') // 'joe@xn--bcher-kva.example'

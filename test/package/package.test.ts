@@ -198,6 +198,7 @@ describe('the tarball', () => {
 
 const KNOWN_ADDRESSES: readonly string[] = [
   'docs.aws.amazon.com',
+  'docs.citusdata.com',
   'github.com',
   'sindresorhus.com',
   'sindresorhus@gmail.com',
