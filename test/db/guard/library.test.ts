@@ -135,6 +135,22 @@ test('a name of 63 bytes for a table or a text is long enough', async () => {
   expect(await problems('ж'.repeat(31))).toContain('its table was renamed, so that an INSERT without hash costs more')
 })
 
+test.each([31, 32, 33, 40, 45, 46])(
+  'a table whose name has %i letters gets six triggers with names of their own',
+  async (letters) => {
+    const table = 't'.repeat(letters)
+    const { guard: _, ...declared } = guardOf(textTable()).declaration
+    await client.query(`alter table page rename to ${table}`)
+    await client.query(`select unique_text_attach_v1($1::regclass, $2)`, [table, JSON.stringify(declared)])
+    const { rows } = await client.query(
+      `select tgname from pg_trigger where tgrelid = $1::regclass and not tgisinternal`,
+      [table],
+    )
+    expect(rows).toHaveLength(6)
+    expect(await problems(table)).toEqual([])
+  },
+)
+
 test.each(['by', 'begin', 'if', 'loop', 'into', 'new', 'tg_op', 'taken', 'a "b', "it's", 'a%s', 'a\\b'])(
   'a column can be called %s',
   async (name) => {
