@@ -2,7 +2,7 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError } from '../errors'
 import { requireServer } from '../registry/internals'
 import { type Declaration, textsOfEntity } from '../registry/registry'
-import { triggerWorks, wantedGuards } from '../schema/table'
+import { declaredIn, lookedFor, setsOf, triggerWorks, wantedGuards } from '../schema/table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
@@ -147,11 +147,10 @@ async function findTable(
   metadata: EntityMetadata,
   relation: string,
 ): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
-  const sets = triggerWorks(metadata).map(({ set }) => set)
-  const ours = [
-    ...sets.flatMap(({ triggers }) => triggers.map(({ name }) => name)),
-    ...wantedGuards(metadata).flatMap(({ triggers }) => triggers),
-  ]
+  const works = triggerWorks(metadata)
+  const ours = [...setsOf(works), ...declaredIn(works), ...wantedGuards(metadata)].flatMap(({ triggers }) =>
+    triggers.map(({ name }) => name),
+  )
   const facts = await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS])
   if (!facts) throw noTable(relation)
   if (facts.kind !== 'r') {
@@ -164,7 +163,7 @@ async function findTable(
         : ['is no table, which adopt does not support.', 'Declare the entity on a table.']
     throw new AdoptionError('unsupported', `${relation} ${why.join(' ')}`)
   }
-  const { server, table: state } = await tableState(query, relation, sets)
+  const { server, table: state } = await tableState(query, relation, lookedFor(works))
   requireServer(server, true)
   if (!state) throw noTable(relation)
   const { distribution } = await spreadOf(query, relation, state.spread)

@@ -459,7 +459,7 @@ export class UnguardedText extends TextWork {
     const wanted: Wanted = state.columns.some(({ name }) => name === on.table.hash) ? 'wrong' : 'missing'
     // If a guard has lost a trigger, its other triggers are dropped.
     const note = noteOf(this.target)
-    const left = note ? [detach(on.table, note.name)] : []
+    const left = note ? [detach(on.table, note)] : []
     return await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all(left)
       await session.all(beginAdoption(this.target))

@@ -16,6 +16,7 @@ import { requireMetadataInternals } from '../registry/internals'
 import { namesTable } from '../registry/name-declarations'
 import {
   dataSourceOf,
+  type Former,
   type NameDeclaration,
   namesOfTable,
   registry,
@@ -28,7 +29,6 @@ import type { Change } from '../sql/alter'
 import { plainName } from '../sql/identifier'
 import type { FormerPolicy } from '../sql/names-table'
 import type { HolderTable } from './sql/fragments'
-import type { TriggerNote } from '../sql/trigger-set'
 import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
 import { claimAllNames, releaseAllNames } from './sql/claim-all'
@@ -264,7 +264,7 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
 }
 
 /** Makes names follow renames, in either direction. */
-function followNames(metadata: EntityMetadata, holder: HolderTable, note: TriggerNote): RowsChange {
+function followNames(metadata: EntityMetadata, holder: HolderTable, note: Former): RowsChange {
   const before = notedHolder(note, holder)
   if (!before || isSameHolder(before, holder)) return {}
   if (keyTypes(before) !== keyTypes(holder)) {

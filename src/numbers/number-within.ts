@@ -8,6 +8,7 @@ import {
   type ColumnMetadata,
   dataSourceOf,
   isOrExtends,
+  type Former,
   type NumberDeclaration,
   numbersOfTable,
   registry,
@@ -16,7 +17,7 @@ import {
 import { registerTriggers } from '../schema/table'
 import type { Change, FilledColumn } from '../sql/alter'
 import { fitName, plainName } from '../sql/identifier'
-import type { RemovedFrom, RemovedRows, TriggerNote } from '../sql/trigger-set'
+import type { RemovedFrom, RemovedRows } from '../sql/trigger-set'
 import {
   asNumberNote,
   dropScopes,
@@ -265,7 +266,7 @@ function numberedRows(numbered: Numbered): RowsChange {
 }
 
 /** Removes the number with its column. A revert numbers the rows anew, in key order. */
-function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFrom): RemovedRows {
+function removedNumbers(note: Former, { schema, table, primary }: RemovedFrom): RemovedRows {
   const had = asNumberNote(note)
   if (!had) return {}
   const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }

@@ -5,9 +5,11 @@ import type { LookupIndex, UnusualIndex } from '../sql/catalog'
 import type { FormerPolicy } from '../sql/names-table'
 import type { NumberTable } from '../sql/numbers'
 import type { TextTable } from '../sql/text-table'
-import type { RemovedFrom, RemovedRows, TriggerKind, TriggerNote, TriggerSet } from '../sql/trigger-set'
+import type { RemovedFrom, RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import type { TableTraits } from '../sql/types'
 import type { Normalizer } from '../text/normalizer'
+import type { WantedDeclaration } from '../triggers/attached'
+import type { Declared } from '../triggers/kinds'
 import type { UniqueTextClassOptions } from './options'
 
 /** The class, which TypeORM does not export. */
@@ -92,7 +94,10 @@ export interface DataSourceSettings {
 
 /** Triggers that a table needs besides its guards, and the change of its existing rows. */
 export interface TriggerWork {
-  readonly set: TriggerSet
+  /** What attach makes. */
+  readonly declared?: WantedDeclaration
+  /** What is made statement by statement. */
+  readonly set?: TriggerSet
   readonly rows?: RowsChange
   /** Indexes that find a text in SQL that does not name the hash. */
   readonly lookups?: readonly LookupIndex[]
@@ -122,10 +127,13 @@ export interface RowsChange {
   /** Replaces all of this if such a table lacks only its own trigger. */
   readonly triggers?: Change
   /** Replaces `install` and `fill` if only some triggers of the set were missing or disabled. */
-  readonly again?: (before: TriggerNote) => RowsChange
+  readonly again?: (before: Former) => RowsChange
   /** Replaces `install` and `fill` if the set existed already and its note differs. */
-  readonly follow?: (before: TriggerNote) => RowsChange
+  readonly follow?: (before: Former) => RowsChange
 }
+
+/** What the triggers of a table were made from until now: a declaration, or the note of a set. */
+export type Former = Declared | TriggerNote
 
 export interface Rollbacks {
   readonly ofTransactions: number
@@ -141,7 +149,7 @@ interface Registry {
    * The changes of rows if a set is no longer declared, except for guards. The file of each feature's decorator adds
    * that of its kind when it is imported.
    */
-  readonly removals: Map<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>
+  readonly removals: Map<Former['kind'], (had: Former, from: RemovedFrom) => RemovedRows>
   readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
   readonly numbers: WeakMap<EntityMetadata, readonly NumberDeclaration[]>
   /** The entity that stores the names of a DataSource. */

@@ -14,7 +14,8 @@ import {
 } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
-import { planGuards, withoutGuards } from '../triggers/installed-guards'
+import { planDeclared, withoutAttached } from '../triggers/attached'
+import { columnsOf } from '../triggers/kinds'
 import {
   createPart,
   dropPart,
@@ -38,6 +39,9 @@ import {
   recorderOf,
   type SchemaEntity,
   type TablePlan,
+  declaredIn,
+  lookedFor,
+  setsOf,
   triggerWorks,
   wantedLookups,
   wantedGuards,
@@ -104,7 +108,9 @@ async function synchronizeWithTriggers(
   const planned = await dryRun(builder, synchronize)
   const plans = entities.map((entity) => planTable(entity, planned.up))
   const functions = planAllFunctions(plans)
-  const comeBack = plans.some(({ before, wanted, guards }) => before.up.length > 0 && wanted.length + guards.length > 0)
+  const comeBack = plans.some(
+    ({ before, wanted, declared }) => before.up.length > 0 && wanted.length + declared.length > 0,
+  )
   // JavaScript has work to do between the statements of a text's new normalizer.
   const isByHand = planned.up.some((query) => query.includes(NORMALIZE_BY_HAND))
   // Work on rows may be refused.
@@ -169,26 +175,27 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   }
   const declared = metadatas.map((metadata) => {
     const works = triggerWorks(metadata)
-    return { metadata, works, wanted: works.map(({ set }) => set), guards: wantedGuards(metadata) }
+    const all = [...wantedGuards(metadata), ...declaredIn(works)]
+    return { metadata, works, wanted: setsOf(works), declared: all }
   })
-  const isWanted = declared.some(({ wanted, guards }) => wanted.length + guards.length > 0)
+  const isWanted = declared.some((one) => one.wanted.length + one.declared.length > 0)
   const lacks = isWanted ? await triggersLack(query, queryRunner.isTransactionActive) : undefined
   const { server, tables } = await installedTriggers(
     query,
     schemasOf(metadatas, searchSchema),
-    declared.flatMap(({ wanted }) => wanted),
+    declared.flatMap(({ works }) => lookedFor(works)),
   ).catch((error: unknown) => {
     requireBuildable(undefined, lacks)
     throw error
   })
   if (isWanted) requireBuildable(server, lacks)
-  const found = declared.flatMap(({ metadata, works, wanted, guards }) => {
+  const found = declared.flatMap(({ metadata, works, wanted, declared }) => {
     const ours = tables.find((one) => isOf(one, metadata, searchSchema))
     if (wanted.length + textsOfTable(metadata).length === 0 && !ours) return []
     const { schema = searchSchema, tableName: table } = metadata
     const installed = ours ?? { schema, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
     const isNew = !tableOf(builder, metadata)
-    return [{ metadata, works, wanted, guards, installed, ...entityTable(metadata), searchSchema, isNew }]
+    return [{ metadata, works, wanted, declared, installed, ...entityTable(metadata), searchSchema, isNew }]
   })
   const citus = await hasCitus(query)
   const fresh = found.filter(({ isNew }) => isNew)
@@ -216,19 +223,21 @@ const isOf = (found: InstalledTriggers, { schema, tableName }: EntityMetadata, s
 
 /** @param sql what TypeORM and the changes of declarations will run */
 function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
-  const { table, installed, wanted } = entity
+  const { table, installed, wanted, declared } = entity
   const columns = new Set([
     ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
-    ...wanted.flatMap((set) => Object.values(set.columns)),
+    ...[...wanted.map(({ columns }) => columns), ...declared.map((one) => columnsOf(one.declaration))].flatMap(
+      Object.values<string>,
+    ),
   ])
   // A statement may need the triggers dropped, or change what they depend on.
   const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
   const touched = sql.some(isInTheWay)
-  const sets = { ...entity, installed: withoutGuards(installed) }
+  const sets = { ...entity, installed: withoutAttached(installed) }
   const site = { ...sets, functions: planFunctions(sets), touched }
   const ofSets = planSets(site)
-  const ofGuards = planGuards({ ...entity, touched })
-  return { ...site, before: both(ofGuards.before, ofSets.before), after: both(ofSets.after, ofGuards.after) }
+  const ofDeclared = planDeclared({ ...entity, touched })
+  return { ...site, before: both(ofDeclared.before, ofSets.before), after: both(ofSets.after, ofDeclared.after) }
 }
 
 /** Returns the parts of the library that statements call and that are missing, with the schema as the tables name it. */

@@ -24,8 +24,8 @@ import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
 import { parseNote, type TriggerSet } from '../sql/trigger-set'
 import { wordedCheck, wordedIndex, wordedTrigger, wordsOf, writtenAs } from '../sql/written'
-import { guardsOf, wordedGuards } from '../triggers/guard'
-import { guardDrift } from '../triggers/installed-guards'
+import { attachedDrift, wordedDeclared } from '../triggers/attached'
+import { guardsOf } from '../triggers/guard'
 import {
   functionDifference,
   installedFunction,
@@ -34,7 +34,7 @@ import {
   tableDifference,
   triggerDifference,
 } from '../triggers/plan'
-import { triggerWorks } from './table'
+import { declaredIn, lookedFor, setsOf, triggerWorks } from './table'
 
 /** The key of a declaration's only table, if the DataSource has no others of that name. */
 const ONLY = 'only'
@@ -177,9 +177,8 @@ async function lookAt(
 ): Promise<{ readonly server: ServerState; readonly state: TableState; readonly spread: Spread }> {
   const relation = tableName(entityTable(metadata))
   const works = triggerWorks(metadata)
-  const sets = works.map(({ set }) => set)
-  const { server, table: state } = await tableState(query, relation, sets)
-  const hasTriggers = sets.length > 0 || texts.some(({ guardless }) => guardless !== true)
+  const { server, table: state } = await tableState(query, relation, lookedFor(works))
+  const hasTriggers = works.length > 0 || texts.some(({ guardless }) => guardless !== true)
   requireServer(server, hasTriggers)
   if (!state) throw new SchemaDriftError(metadata.tableName, only('missing', 'table', metadata.tableName))
   if (server.replica && hasTriggers)
@@ -194,7 +193,7 @@ async function lookAt(
 /** Identifies the table that search_path finds, and those that its triggers write to. These differ between sessions. */
 async function tenantOf(metadata: EntityMetadata, query: Query): Promise<string | undefined> {
   const root = rootOf(metadata)
-  const written = triggerWorks(root).flatMap(({ set: { writes } }) =>
+  const written = setsOf(triggerWorks(root)).flatMap(({ writes }) =>
     writes ? [qualified(writes.schema, writes.name)] : [],
   )
   return await tableOids(query, tableName(entityTable(root)), written)
@@ -323,7 +322,7 @@ export function findDrift(table: TextTable, state: TableState | null): Finding[]
     ),
     ...indexDrift(uniqueIndexOf(table), state),
     ...checkDrift(table, state),
-    ...guardsOf(table).flatMap((guard) => guardDrift(guard, state, state.written !== undefined)),
+    ...guardsOf(table).flatMap((guard) => attachedDrift(guard, state, state.written !== undefined)),
   ]
 }
 
@@ -381,13 +380,14 @@ export const OTHER_ROWS = 'it holds other rows'
 
 /** Returns what contradicts the triggers that were registered for a table, and the indexes that they depend on. */
 export const workDrift = (works: readonly TriggerWork[], state: TableState): Finding[] =>
-  works.flatMap(({ set, indexes = [] }) => [
+  works.flatMap(({ declared, set, indexes = [] }) => [
     ...nullDrift(
       indexes.flatMap(({ columns }) => columns),
       state,
     ),
     ...indexes.flatMap((index) => indexDrift(index, state)),
-    ...triggerDrift(set, state),
+    ...(declared ? attachedDrift(declared, state, state.written !== undefined) : []),
+    ...(set ? triggerDrift(set, state) : []),
   ])
 
 function checkDrift(table: TextTable, { checks, written }: TableState): Finding[] {
@@ -486,14 +486,13 @@ export async function exactState(
   look: Look,
 ): Promise<TableState | null> {
   const { query, relation = tableName(entityTable(metadata)) } = look
-  const sets = works.map(({ set }) => set)
-  const { table } = await tableState(query, relation, sets)
+  const { table } = await tableState(query, relation, lookedFor(works))
   if (!table) return null
   const texts = textsOfTable(metadata).map((one) => one.table)
   const indexes = [...texts.map(uniqueIndexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
-  const triggers = sets.flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
+  const triggers = setsOf(works).flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
   const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
-  const guards = wordedGuards(texts.flatMap(guardsOf))
-  const written = await writtenAs(query, { relation, within: look.within }, [...words, ...guards])
+  const declared = wordedDeclared([...texts.flatMap(guardsOf), ...declaredIn(works)])
+  const written = await writtenAs(query, { relation, within: look.within }, [...words, ...declared])
   return { ...table, ...(written ? { written } : {}) }
 }

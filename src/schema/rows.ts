@@ -1,7 +1,7 @@
 import { TableColumn } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { type Declaration, registry, type RowsChange, type TriggerWork } from '../registry/registry'
+import { type Declaration, type Former, registry, type RowsChange, type TriggerWork } from '../registry/registry'
 import {
   addCheck,
   addColumn,
@@ -21,6 +21,15 @@ import { type TextRows, textRules, type TextTable } from '../sql/text-table'
 import type { RemovedFrom, RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
+import {
+  type InstalledDeclaration,
+  type WantedDeclaration,
+  attachedTo,
+  declarationDifference,
+  isWhole,
+  servesNamesakes,
+} from '../triggers/attached'
+import { columnsOf } from '../triggers/kinds'
 import { hasNamesakes, installedFunction, isSameNote, LACKS_TRIGGER, notesOf, tableDifference } from '../triggers/plan'
 import {
   adoptInstead,
@@ -55,7 +64,7 @@ export function planRows({ metadata, works, installed }: Omit<SchemaEntity, keyo
   })
   return {
     changes,
-    removed: [...gone.flatMap((note) => removedRows(note, from)), ...changes.flatMap(({ dropped }) => dropped ?? [])],
+    removed: [...gone.flatMap((one) => removedRows(one, from)), ...changes.flatMap(({ dropped }) => dropped ?? [])],
   }
 }
 
@@ -63,17 +72,25 @@ export function planRows({ metadata, works, installed }: Omit<SchemaEntity, keyo
  * @throws DeclarationError if the feature of the set is not imported, or is one of a later release. Only the feature knows
  * what its triggers wrote
  */
-function removedRows(note: TriggerNote, from: RemovedFrom): RemovedRows {
-  const remove = registry.removals.get(note.kind)
-  if (remove) return remove(note, from)
-  const isKnown = ['names', 'numbers'].includes(note.kind)
-  const remedy = isKnown
-    ? `import 'typeorm-unique-text/${note.kind}' where the DataSource is created, generate the migration, and then remove the import.`
+function removedRows({ before }: Had, from: RemovedFrom): RemovedRows {
+  const remove = registry.removals.get(before.kind)
+  if (remove) return remove(before, from)
+  const entry = ENTRIES[before.kind]
+  const remedy = entry
+    ? `import 'typeorm-unique-text/${entry}' where the DataSource is created, generate the migration, and then remove the import.`
     : 'use the release that made them.'
   throw new DeclarationError(
-    `Table ${qualified(from.schema, from.table)} still has triggers for ${note.kind} that its entity does not declare. To ` +
+    `Table ${qualified(from.schema, from.table)} still has triggers for ${entry ?? before.kind} that its entity does not declare. To ` +
       `remove them, ${remedy}`,
   )
+}
+
+/** The entry that declares each kind. */
+const ENTRIES: Readonly<Partial<Record<Former['kind'], string>>> = {
+  name: 'names',
+  names: 'names',
+  number: 'numbers',
+  numbers: 'numbers',
 }
 
 /**
@@ -89,7 +106,7 @@ export const planNewRows = (
     const { rows, set } = work
     const isDropped = fresh.some(
       ({ schema = searchSchema, table }) =>
-        table === set.writes?.name && schema === (set.writes.schema ?? searchSchema),
+        table === set?.writes?.name && schema === (set.writes.schema ?? searchSchema),
     )
     return rows?.created ? { install: isDropped ? { ...rows.created, down: [] } : rows.created, work } : []
   }),
@@ -97,12 +114,30 @@ export const planNewRows = (
 })
 
 function changeOf(
-  { set, rows }: TriggerWork,
-  before: TriggerNote | undefined,
+  { set, declared, rows }: TriggerWork,
+  had: Had | undefined,
   installed: InstalledTriggers,
 ): RowsChange[] {
   if (!rows) return []
-  if (!before) return [rows]
+  if (had && declared) return changeOfDeclared(declared, rows, had)
+  if (had && set) return changeOfSet(set, rows, had.before as TriggerNote, installed)
+  return [rows]
+}
+
+function changeOfDeclared(declared: WantedDeclaration, rows: RowsChange, { before, attached }: Had): RowsChange[] {
+  if (!attached) return [rows]
+  // Without all triggers on its own columns, nobody knows what was written meanwhile.
+  if (!isWhole(attached) || servesNamesakes(declared, attached)) return [rows.again?.(before) ?? rows]
+  const isAlike = declarationDifference(declared.declaration, attached.declaration) === undefined
+  return isAlike ? [] : [rows.follow?.(before) ?? rows]
+}
+
+function changeOfSet(
+  set: TriggerSet,
+  rows: RowsChange,
+  before: TriggerNote,
+  installed: InstalledTriggers,
+): RowsChange[] {
   if (hasStrayed(set, before, installed)) return [rows.again?.(before) ?? rows]
   if (isNotedAlike(set, installed)) {
     const install = changeOfTables(rows, set, installed)
@@ -146,12 +181,11 @@ export async function refuseLargeTable(on: ChangingTable): Promise<void> {
     const isOfRows =
       fill !== undefined || (install !== undefined && install !== work.rows?.tables && install !== work.rows?.triggers)
     // A new name is NULL in every row.
-    return (
-      isOfRows && (work.set.kind !== 'names' || Object.values(work.set.columns).some((name) => hasColumn(on, name)))
-    )
+    const isOfNames = ENTRIES[kindOfWork(work)] === 'names'
+    return isOfRows && (!isOfNames || Object.values(columnsOfWork(work)).some((name) => hasColumn(on, name)))
   })
   for (const { work } of onRows) {
-    const gives = work.set.kind === 'names' ? 'names' : 'numbers'
+    const gives = ENTRIES[kindOfWork(work)] === 'names' ? 'names' : 'numbers'
     await emit(on.queryRunner, { up: [raiseIfLarge(on, { gives })], down: [] })
   }
 }
@@ -218,39 +252,64 @@ async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColu
   return [requireColumn(on, name)]
 }
 
-/** The sets that a table had until now, except for guards. */
-interface Trace {
-  readonly had: ReadonlyMap<TriggerWork, TriggerNote>
-  /** The notes of sets that are no longer declared. */
-  readonly gone: readonly TriggerNote[]
+/** What a table had until now, except for guards. */
+interface Had {
+  readonly before: Former
+  /** The columns by their role. */
+  readonly columns: Readonly<Record<string, string>>
+  /** Undefined for a set. */
+  readonly attached?: InstalledDeclaration
 }
 
-/** Finds for each set the installed one of the same name, or else the only one of its kind that is left. */
+interface Trace {
+  readonly had: ReadonlyMap<TriggerWork, Had>
+  /** What is no longer declared. */
+  readonly gone: readonly Had[]
+}
+
+const kindOfWork = ({ set, declared }: TriggerWork): Former['kind'] =>
+  set?.kind ?? declared?.declaration.kind ?? 'guard'
+
+const columnsOfWork = ({ set, declared }: TriggerWork): Readonly<Record<string, string>> =>
+  set?.columns ?? (declared ? columnsOf(declared.declaration) : {})
+
+const nameOfWork = ({ set, declared }: TriggerWork): string | undefined => set?.name ?? declared?.declaration.name
+
+const hadBy = (installed: InstalledTriggers): Had[] => [
+  ...notesOf(installed)
+    .filter(({ kind }) => kind !== 'guard')
+    .map((before) => ({ before, columns: before.columns ?? {} })),
+  ...attachedTo(installed)
+    .filter(({ trusted, declaration: { kind } }) => trusted && kind !== 'text')
+    .map((attached) => ({ before: attached.declaration, columns: columnsOf(attached.declaration), attached })),
+]
+
+/** Finds for each work what the table had of the same name, or else the only one of its kind that is left. */
 function trace(works: readonly TriggerWork[], installed: InstalledTriggers): Trace {
-  const notes = notesOf(installed).filter(({ kind }) => kind !== 'guard')
-  const had = new Map<TriggerWork, TriggerNote>()
+  const all = hadBy(installed)
+  const had = new Map<TriggerWork, Had>()
   for (const work of works) {
-    const note = notes.find(({ kind, name }) => kind === work.set.kind && name === work.set.name)
-    if (note) had.set(work, note)
+    const one = all.find(({ before }) => before.kind === kindOfWork(work) && before.name === nameOfWork(work))
+    if (one) had.set(work, one)
   }
   const kept = new Set(had.values())
   const left = works.filter((work) => !had.has(work))
   for (const work of left) {
-    const isSole = left.filter(({ set }) => set.kind === work.set.kind).length === 1
-    const [note, ...more] = notes.filter((one) => one.kind === work.set.kind && !kept.has(one))
-    if (isSole && note && more.length === 0) had.set(work, note)
+    const isSole = left.filter((one) => kindOfWork(one) === kindOfWork(work)).length === 1
+    const [one, ...more] = all.filter((each) => each.before.kind === kindOfWork(work) && !kept.has(each))
+    if (isSole && one && more.length === 0) had.set(work, one)
   }
   const found = new Set(had.values())
-  return { had, gone: notes.filter((one) => !found.has(one)) }
+  return { had, gone: all.filter((one) => !found.has(one)) }
 }
 
 /** A former column, and the column that replaces it. */
 export type ColumnPair = readonly [from: string, to: string]
 
-/** The former columns of the sets of a table, and the columns that replace them. */
+/** The former columns of what a table has, and the columns that replace them. */
 export const setColumnPairs = ({ works, installed }: ChangingTable): ColumnPair[] =>
-  [...trace(works, installed).had].flatMap(([{ set }, { columns: before = {} }]) => {
-    const after = set.columns
+  [...trace(works, installed).had].flatMap(([work, { columns: before }]) => {
+    const after = columnsOfWork(work)
     const same = Object.keys(before).filter((key) => key in after)
     const gone = Object.entries(before).filter(([key]) => !(key in after))
     const created = Object.entries(after).filter(([key]) => !(key in before))

@@ -2,19 +2,21 @@ import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { registry, rootOf, type RowsChange, textsOfTable, type TriggerWork } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import { isRefusalOfLarge } from '../sql/rebuild'
-import type { LookupIndex, Query, TableState } from '../sql/catalog'
+import type { LookedFor, LookupIndex, Query, TableState } from '../sql/catalog'
 import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
-import type { RemovedRows } from '../sql/trigger-set'
+import type { RemovedRows, TriggerSet } from '../sql/trigger-set'
 import type { Digest } from '../text/digest'
 import { type Guard, guardsOf } from '../triggers/guard'
+import type { WantedDeclaration } from '../triggers/attached'
 import type { SetPlan, TableTriggers, TriggerSite } from '../triggers/plan'
 
 /** The table of an entity in a run of the schema builder, and what its triggers require of the rows. */
 export interface SchemaEntity extends TableTriggers, RowsPlan {
   readonly metadata: EntityMetadata
-  readonly guards: readonly Guard[]
+  /** The guards, and the declarations of `works`. */
+  readonly declared: readonly WantedDeclaration[]
   /** The registered triggers, which are wanted besides the guards. */
   readonly works: readonly TriggerWork[]
   /** The table does not exist yet. */
@@ -209,6 +211,17 @@ export function registerTriggers(metadata: EntityMetadata, name: string, make: (
 export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
   return [...(registry.triggers.get(rootOf(metadata))?.values() ?? [])].map((make) => make())
 }
+
+export const setsOf = (works: readonly TriggerWork[]): TriggerSet[] => works.flatMap(({ set }) => set ?? [])
+
+export const declaredIn = (works: readonly TriggerWork[]): WantedDeclaration[] =>
+  works.flatMap(({ declared }) => declared ?? [])
+
+/** What a query of the catalog should find for these works. */
+export const lookedFor = (works: readonly TriggerWork[]): LookedFor[] => [
+  ...setsOf(works),
+  ...declaredIn(works).map(({ tables }) => ({ tables })),
+]
 
 /** Returns the guards that the table of an entity needs. */
 export const wantedGuards = (metadata: EntityMetadata): Guard[] =>

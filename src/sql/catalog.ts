@@ -169,8 +169,8 @@ const DEFAULT_OF_F = 'pg_catalog.pg_get_expr(f.adbin, f.adrelid)'
 const IS_MARKED = `pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2)`
 const IS_OURS = `(${IS_MARKED} OR p.proname ${EQUALS} ANY ($3))`
 
-/** The trigger of a guard: its only argument is a declaration, whatever its name. */
-const IS_GUARD = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(p.proname::pg_catalog.text, 'unique_text_')
+/** A trigger that attach has made: its only argument is a declaration, whatever its name. */
+const IS_ATTACHED = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(p.proname::pg_catalog.text, 'unique_')
      AND pg_catalog.starts_with(pg_catalog.encode(t.tgargs, 'escape'), '{"'))`
 
 /** DROP EXTENSION drops the object, because it is a member of the extension or depends on it. */
@@ -195,7 +195,7 @@ const JOIN_SCHEMA_PN = joinOf('pg_namespace', 'pn', 'p.pronamespace')
 const TRIGGERS_OF_R = `
   FROM pg_catalog.pg_trigger AS t ${joinOf('pg_proc', 'p', 't.tgfoid')} ${JOIN_SCHEMA_PN}
  WHERE t.tgrelid ${EQUALS} r.oid AND NOT t.tgisinternal AND t.tgparentid ${EQUALS} 0
-   AND (t.tgname ${EQUALS} ANY ($3) OR ${IS_OURS} OR ${IS_GUARD})`
+   AND (t.tgname ${EQUALS} ANY ($3) OR ${IS_OURS} OR ${IS_ATTACHED})`
 
 /** The table `k`, which a set keeps. */
 const KEPT_TABLE_K = `${OBJECT}('name', k.relname,
@@ -264,7 +264,7 @@ const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
       FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
      WHERE p.oid ${EQUALS} ANY (
        SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t
-        WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0 AND (${IS_OURS} OR ${IS_GUARD}))))`
+        WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0 AND (${IS_OURS} OR ${IS_ATTACHED}))))`
 
 /** The index `i` reads the column `a` in its key or its condition. */
 const READ_BY_I = `EXISTS (
@@ -293,10 +293,14 @@ const SERVER = `${OBJECT}(
   'plpgsql', EXISTS (SELECT FROM pg_catalog.pg_language AS l WHERE l.lanname ${EQUALS} 'plpgsql'),
   'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`
 
+/** What is wanted, as far as it is not found by the declarations in the triggers. */
+export type LookedFor = Pick<TriggerSet, 'tables'> &
+  Partial<Pick<TriggerSet, 'functions' | 'triggers' | 'path' | 'writes'>>
+
 /** Parameters 2 to 5: the values that sets are found by and compared with. */
-const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
+const parametersOf = (wanted: readonly LookedFor[]): unknown[] => [
   TRIGGER_MARK,
-  wanted.flatMap(({ functions, triggers }) => [...functions, ...triggers].map(({ name }) => name)),
+  wanted.flatMap(({ functions = [], triggers = [] }) => [...functions, ...triggers].map(({ name }) => name)),
   [...new Set(wanted.flatMap(otherTables))],
   wanted.flatMap(({ tables }) => tables.map((one) => one.name)),
 ]
@@ -310,7 +314,7 @@ const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
 export async function installedTriggers(
   query: Query,
   schemas: readonly string[],
-  wanted: readonly TriggerSet[],
+  wanted: readonly LookedFor[],
 ): Promise<{
   readonly server: ServerState
   readonly tables: readonly InstalledTriggers[]
@@ -334,7 +338,7 @@ export async function installedTriggers(
 export async function tableState(
   query: Query,
   relation: string,
-  wanted: readonly TriggerSet[],
+  wanted: readonly LookedFor[],
 ): Promise<{ readonly server: ServerState; readonly table: TableState | null }> {
   return await readJson(
     query,

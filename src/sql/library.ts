@@ -88,23 +88,38 @@ type TableName = Pick<TextTable, 'schema' | 'table'>
 const call = (schema: string | undefined, name: string, ...args: readonly string[]): string =>
   `${qualified(schema, name)}(${args.join(', ')})`
 
-type Declared = Readonly<Record<string, unknown>>
+/** What a declaration is of. */
+export type AttachedKind = 'text' | 'name' | 'number'
 
-const attachTo = (schema: string | undefined, relation: string, declaration: Declared): string =>
+/** The functions of each kind. */
+const CALLS: Readonly<
+  Record<AttachedKind, { readonly part: LibraryPart; readonly attach: string; readonly detach: string }>
+> = {
+  text: { part: 'texts', attach: 'unique_text_attach_v1', detach: 'unique_text_detach_v1' },
+  name: { part: 'texts', attach: 'unique_text_attach_name_v1', detach: 'unique_text_detach_name_v1' },
+  number: { part: 'texts', attach: 'unique_text_attach_number_v1', detach: 'unique_text_detach_number_v1' },
+}
+
+export const partOf = (kind: AttachedKind): LibraryPart => CALLS[kind].part
+
+const attachTo = (schema: string | undefined, relation: string, kind: AttachedKind, declaration: object): string =>
   call(
     schema,
-    'unique_text_attach_v1',
+    CALLS[kind].attach,
     `${literal(relation)}::pg_catalog.regclass`,
     `${literal(JSON.stringify(declaration))}::pg_catalog.jsonb`,
   )
 
-/** Makes the guard of a text, or replaces it. */
-export const attach = (table: TableName, declaration: Declared): string =>
-  `SELECT ${attachTo(table.schema, tableName(table), declaration)}`
+/** Makes the triggers of a declaration, or replaces them. */
+export const attach = (table: TableName, kind: AttachedKind, declaration: object): string =>
+  `SELECT ${attachTo(table.schema, tableName(table), kind, declaration)}`
 
-/** Drops the guard of a text. */
-export const detach = (table: TableName, name: string): string =>
-  `SELECT ${call(table.schema, 'unique_text_detach_v1', `${literal(tableName(table))}::pg_catalog.regclass`, `${literal(name)}::pg_catalog.text`)}`
+/** Drops the triggers of a declaration. */
+export const detach = (
+  table: TableName,
+  { kind, name }: { readonly kind: AttachedKind; readonly name: string },
+): string =>
+  `SELECT ${call(table.schema, CALLS[kind].detach, `${literal(tableName(table))}::pg_catalog.regclass`, `${literal(name)}::pg_catalog.text`)}`
 
 const calledIn = (sql: string): LibraryPart | undefined =>
   (Object.keys(PARTS) as LibraryPart[]).find((part) =>
@@ -129,10 +144,11 @@ export function libraryCheck(schema: string | undefined, expression: string): Li
   return part && { part, expression: inSchema(schema, call) }
 }
 
-/** Makes the library in the schema of temporary tables, and the guard of such a table there. */
+/** Makes the library in the schema of temporary tables, and the triggers of a declaration of such a table there. */
 export const temporary = {
-  library: (): string => createPart(TEMPORARY, 'texts').trimEnd().slice(0, -1),
-  guard: (table: string, declaration: Declared): string => `PERFORM ${attachTo(TEMPORARY, table, declaration)}`,
+  library: (part: LibraryPart): string => createPart(TEMPORARY, part).trimEnd().slice(0, -1),
+  attach: (table: string, kind: AttachedKind, declaration: object): string =>
+    `PERFORM ${attachTo(TEMPORARY, table, kind, declaration)}`,
 }
 
 const TEMPORARY = 'pg_temp'

@@ -215,7 +215,7 @@ export function triggerSet({ kind, name, table, columns, ...parts }: TriggerSetP
 }
 
 /** The tables that the functions of a set find besides its own, as SQL. */
-export const otherTables = ({ path, writes }: TriggerSet): string[] =>
+export const otherTables = ({ path, writes }: Partial<Pick<TriggerSet, 'path' | 'writes'>>): string[] =>
   [path, writes].flatMap((one) => (one ? qualified(one.schema, one.name) : []))
 
 const TRIGGER_LINE_CHARACTERS = 116

@@ -18,6 +18,7 @@ import {
   refuseRenamedColumns,
   refuseOtherTable,
 } from './fragments'
+import type { Former } from '../../registry/registry'
 import type { NamesTable } from '../../sql/names-table'
 import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
 import { equal, op } from '../../sql/text-table'
@@ -193,7 +194,7 @@ interface NoteOfNames extends TriggerNote, HolderNote {
 
 /** Returns the holder's table that a note describes, or undefined for another kind of note. */
 export function notedHolder(
-  note: TriggerNote,
+  note: Former,
   { schema, table, of: now }: Pick<RemovedFrom, 'schema' | 'table'> & Partial<Pick<HolderTable, 'of'>>,
 ): HolderTable | undefined {
   if (note.kind !== 'names' || note.name !== HOLDER_SET) return undefined
@@ -205,7 +206,7 @@ export function notedHolder(
 }
 
 /** Removes the names of a table with their declaration. A revert makes the rows hold them again. */
-export function removedNames(note: TriggerNote, from: RemovedFrom): RemovedRows {
+export function removedNames(note: Former, from: RemovedFrom): RemovedRows {
   const holder = notedHolder(note, from)
   return holder ? { change: { up: [releaseAllNames(holder)], down: [claimAllNames(holder)] } } : {}
 }

@@ -3,6 +3,7 @@ import { beforeStart, isCounted, type NumberRefusal, scopeOf, valuesOfKey } from
 import { type NumberTable, scopeKey, scopesName, scopesTable } from '../../sql/numbers'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { EQUALS, field, op, tableName } from '../../sql/text-table'
+import type { Former } from '../../registry/registry'
 import type { KeptTable, TriggerNote } from '../../sql/trigger-set'
 
 /** A former table of scopes, and the place of each column of the new scope in the former one. */
@@ -206,5 +207,5 @@ export interface NumberNote extends TriggerNote, Pick<NumberTable, (typeof NOTED
 }
 
 /** Returns undefined if the note is that of another set, or of another version. */
-export const asNumberNote = (note: TriggerNote): NumberNote | undefined =>
+export const asNumberNote = (note: Former): NumberNote | undefined =>
   note.kind === 'numbers' && note.protocol === NUMBERS_PROTOCOL_VERSION ? (note as NumberNote) : undefined

@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs'
 import { loadModule, parsePlPgSQLSync, parseSync } from '@libpg-query/parser'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { moduleOf } from '../../../scripts/library'
-import { guardOf } from '../../../src/triggers/guard'
-import { guardNotesOf } from '../../../src/triggers/installed-guards'
+import { guardNotesOf, guardOf } from '../../../src/triggers/guard'
 import { createPart } from '../../../src/sql/library'
 import {
   raiseIfDuplicates,

@@ -17,7 +17,7 @@ const ODD = ['odd "page" -- of.it', 'Seite', 'страница', LONG, `${LONG}.
 
 const guardNames = (table: string): string[] => {
   const { triggers, table: of } = guardOf(textTable({ table, guard: plainName('unique_text', table, 'url') }))
-  return [of.guard, ...triggers]
+  return [of.guard, ...triggers.map(({ name }) => name)]
 }
 const setsOf = (table: string): TriggerSet[] => [
   numberTriggers(countedTable({ table, triggers: plainName('numbers', table, 'number') })),

@@ -1,0 +1,321 @@
+import { createHash } from 'node:crypto'
+import type { Finding } from '../errors'
+import type { Change } from '../sql/alter'
+import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
+import { attach, detach, partOf, temporary } from '../sql/library'
+import { tableName, type TextTable } from '../sql/text-table'
+import { dropTrigger, type KeptTable } from '../sql/trigger-set'
+import { type Wording, wordsOf } from '../sql/written'
+import { columnsOf, type Declared, kindOfDeclaration, shortDeclaration, wholeDeclaration } from './kinds'
+import {
+  formDifference,
+  NAMES_OTHERS,
+  OTHER_DECLARATION,
+  otherProtocol,
+  ownerDifference,
+  sameKeys,
+  tableDifference,
+} from './plan'
+
+/** A trigger that attach makes. */
+export interface WantedTrigger {
+  readonly name: string
+  /** The events on which it fires, as `pg_trigger.tgtype`. No two triggers of a declaration fire on the same. */
+  readonly type: number
+  /** What its function is for. Triggers with an equal value run one function. */
+  readonly runs: string
+  /** Whether it has a condition. */
+  readonly conditional: boolean
+}
+
+/** A declaration that a table should have, with all of its keys. */
+export interface WantedDeclaration<D extends Declared = Declared> {
+  readonly table: Pick<TextTable, 'schema' | 'table'>
+  readonly declaration: D
+  /** The first part of the names of triggers, which a finding names. */
+  readonly label: string
+  readonly triggers: readonly WantedTrigger[]
+  /** Tables that attach makes beside it, in the table's schema and with its owner. */
+  readonly tables: readonly KeptTable[]
+  /** The statements that make, or replace, and drop the triggers. */
+  readonly attach: string
+  readonly detach: string
+}
+
+export const wantedOf = <D extends Declared>(
+  parts: Omit<WantedDeclaration<D>, 'attach' | 'detach'>,
+): WantedDeclaration<D> => ({
+  ...parts,
+  attach: attach(parts.table, parts.declaration.kind, shortDeclaration(parts.declaration)),
+  detach: detach(parts.table, parts.declaration),
+})
+
+/** Everything that states the conditions of the triggers of declarations in the server's words. */
+export const wordedDeclared = (wanted: readonly WantedDeclaration[]): Wording[] => [
+  ...[...new Set(wanted.map(({ declaration }) => partOf(declaration.kind)))].map((part) => ({
+    key: 'library',
+    make: () => temporary.library(part),
+  })),
+  ...wanted.map(({ declaration, label }): Wording => ({
+    key: 'declaration',
+    make: (name) => temporary.attach(name, declaration.kind, { ...shortDeclaration(declaration), guard: label }),
+  })),
+]
+
+/** A declaration that a table has, perhaps one that is no longer wanted. */
+export interface InstalledDeclaration<D extends Declared = Declared> {
+  readonly declaration: D
+  readonly triggers: readonly InstalledTrigger[]
+  readonly functions: readonly InstalledFunction[]
+  /** Its functions belong to a role that could change the table as its owner can. Otherwise it proves nothing. */
+  readonly trusted: boolean
+}
+
+/** The declaration in the argument of a trigger. Undefined for another trigger. */
+function declarationIn({ args }: InstalledTrigger): Declared | undefined {
+  const [argument = '', end, ...more] = Buffer.from(args, 'hex').toString('utf8').split('\0')
+  if (end !== '' || more.length > 0) return undefined
+  try {
+    return wholeDeclaration(JSON.parse(argument) as Declared)
+  } catch {
+    return undefined
+  }
+}
+
+const isRunBy = ({ schema, name }: InstalledFunction, runs: InstalledTrigger['runs']): boolean =>
+  runs.name === name && runs.schema === schema
+
+/** Returns what is attached to a table. Triggers of one declaration have one argument. */
+export function attachedTo({
+  triggers,
+  functions,
+}: Pick<InstalledTriggers, 'triggers' | 'functions'>): InstalledDeclaration[] {
+  const byArgument = new Map<string, InstalledTrigger[]>()
+  for (const one of triggers) byArgument.set(one.args, [...(byArgument.get(one.args) ?? []), one])
+  return [...byArgument.values()].flatMap((all) => {
+    const declaration = all[0] && declarationIn(all[0])
+    if (!declaration) return []
+    const own = functions.filter((one) => all.some(({ runs }) => isRunBy(one, runs)))
+    // A function that is not ours, on a trigger with our name, is not among these.
+    const trusted = all.every(({ runs }) => own.some((one) => one.trusted && isRunBy(one, runs)))
+    return [{ declaration, triggers: all, functions: own, trusted }]
+  })
+}
+
+/** Returns what is attached of a kind, if only the table's owner can have written it, in a version that we know. */
+export const trustedIn = <D extends Declared>(
+  kind: D['kind'],
+  installed: InstalledTriggers,
+): InstalledDeclaration<D>[] =>
+  attachedTo(installed).filter((one): one is InstalledDeclaration<D> => {
+    const { declaration, trusted } = one
+    const protocol = kindOfDeclaration(declaration)?.protocol ?? 0
+    return trusted && declaration.kind === kind && otherProtocol({ protocol }, declaration, protocol) === undefined
+  })
+
+/** Returns the triggers of a table without those of declarations, which are planned by themselves. */
+export function withoutAttached<T extends InstalledTriggers>(installed: T): T {
+  const attached = attachedTo(installed)
+  const triggers = new Set(attached.flatMap((one) => one.triggers))
+  const functions = new Set(attached.flatMap((one) => one.functions))
+  return {
+    ...installed,
+    triggers: installed.triggers.filter((one) => !triggers.has(one)),
+    functions: installed.functions.filter((one) => !functions.has(one)),
+  }
+}
+
+/** The keys that describe the release or the names of objects, and no rule. */
+const UNCOMPARED: readonly string[] = ['protocol', 'serves', 'triggers', 'bodies', 'on', 'guard']
+
+/** Returns why this release cannot work with a declaration that is installed, as a clause, or undefined if it can. */
+export function declarationDifference(wanted: Declared, found: Declared): string | undefined {
+  const other = otherProtocol(wanted, found, wanted.protocol)
+  if (other !== undefined) return other
+  return sameKeys(wanted, found, new Set(UNCOMPARED)) ? undefined : OTHER_DECLARATION
+}
+
+/**
+ * Whether columns were renamed and other columns have their names now. Nobody knows whether the rows fit these others.
+ */
+export const servesNamesakes = (
+  { declaration }: Pick<WantedDeclaration, 'declaration'>,
+  found: InstalledDeclaration,
+): boolean =>
+  declarationDifference(declaration, found.declaration) === undefined &&
+  found.triggers.some((one) => namesOthers(one, declaration))
+
+const namesOthers = ({ columns }: InstalledTrigger, declaration: Declared): boolean =>
+  columns.length > 0 && columns.join('\0') !== Object.values(columnsOf(declaration)).join('\0')
+
+/** Whether all of its triggers exist and fire. */
+export const isWhole = ({ declaration, triggers }: InstalledDeclaration): boolean =>
+  (declaration.triggers ?? []).every((type) => triggers.some((one) => one.type === type)) &&
+  triggers.every(({ enabled, unguarded }) => enabled && unguarded.length === 0)
+
+/** The trigger that fires on these events. */
+const firing = ({ triggers }: Pick<InstalledDeclaration, 'triggers'>, type: number): InstalledTrigger | undefined =>
+  triggers.find((one) => one.type === type)
+
+/** A wanted declaration, the installed one, and how they are compared. */
+interface Comparison {
+  readonly wanted: WantedDeclaration
+  readonly found: InstalledDeclaration
+  readonly state: InstalledTriggers
+  /** Why this release cannot work with its declaration, as a clause. */
+  readonly difference: string | undefined
+  /** Whether another release made it, perhaps with other triggers and code. */
+  readonly isOthers: boolean
+  /** Whether everything is compared, as a migration does. */
+  readonly exact: boolean
+}
+
+/**
+ * Returns the parts of a declaration that this release cannot work with.
+ *
+ * @param exact whether everything is compared, as a migration does
+ */
+export function attachedDrift(wanted: WantedDeclaration, state: InstalledTriggers, exact: boolean): Finding[] {
+  const { declaration, label } = wanted
+  const object = objectOf(wanted)
+  const all = attachedTo(state).filter((one) => isOf(declaration, one))
+  const found = all.find(({ trusted }) => trusted) ?? all[0]
+  if (!found) return [{ kind: 'missing', object, name: label }]
+  const difference = declarationDifference(declaration, found.declaration)
+  const isOthers = difference === undefined && found.declaration.protocol !== declaration.protocol
+  const comparison = { wanted, found, state, difference, isOthers, exact: exact && !isOthers }
+  const different = (name: string, detail: string | undefined, on = object): Finding[] =>
+    detail === undefined ? [] : [{ kind: 'different', object: on, name, detail }]
+  return [
+    ...different(label, difference ?? (comparison.exact ? codeDifference(comparison) : undefined)),
+    ...found.functions.flatMap((one) =>
+      different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one, []) : undefined)),
+    ),
+    ...wanted.triggers.flatMap((one) => triggerDrift(one, comparison)),
+    ...wanted.tables.flatMap((table) => {
+      const isGone = state.tables.every(({ name }) => name !== table.name)
+      return different(table.name, isGone || exact ? tableDifference(table, state) : undefined, 'table')
+    }),
+  ]
+}
+
+const objectOf = ({ declaration }: WantedDeclaration): Finding['object'] =>
+  kindOfDeclaration(declaration)?.object ?? 'trigger'
+
+const isOf = ({ kind, name }: Declared, { declaration }: Pick<InstalledDeclaration, 'declaration'>): boolean =>
+  declaration.kind === kind && declaration.name === name
+
+function codeDifference({ wanted, found, state }: Comparison): string | undefined {
+  const isComplete = wanted.triggers.every(({ type }) => firing(found, type))
+  if (isComplete && codeOf(found) !== found.declaration.bodies) return 'its body differs'
+  // The triggers work, and may cost more.
+  return found.declaration.on?.join('\0') === [state.schema, state.table].join('\0')
+    ? undefined
+    : 'its table was renamed'
+}
+
+function triggerDrift(one: WantedTrigger, comparison: Comparison): Finding[] {
+  const { found, isOthers } = comparison
+  const object = objectOf(comparison.wanted)
+  const trigger = firing(found, one.type)
+  if (!trigger) return isOthers ? [] : [{ kind: 'missing', object, name: one.name }]
+  const at = { kind: 'disabled', object, name: trigger.name } as const
+  if (!trigger.enabled) return [at]
+  if (trigger.unguarded.length > 0)
+    return trigger.unguarded.map((part) => ({ ...at, detail: `on the partition "${part}"` }))
+  const detail = isOthers ? undefined : triggerDifference(one, trigger, comparison)
+  return detail === undefined ? [] : [{ kind: 'different', object, name: trigger.name, detail }]
+}
+
+function triggerDifference(
+  one: WantedTrigger,
+  found: InstalledTrigger,
+  { wanted, found: all, state, difference, exact }: Comparison,
+): string | undefined {
+  const { main } = kindOfDeclaration(wanted.declaration) ?? {}
+  const ofMain = all.triggers.find(({ type }) => type === main)?.runs.name
+  const isAlike = wanted.triggers.some(({ type, runs }) => type === main && runs === one.runs)
+  const runsOther = ofMain !== undefined && (found.runs.name === ofMain) !== isAlike
+  if (runsOther || found.runs.schema !== state.schema) return 'it runs another function'
+  if (found.conditional !== one.conditional) return 'it fires at another moment'
+  if (difference === undefined && namesOthers(found, wanted.declaration)) return NAMES_OTHERS
+  return exact ? definitionDifference(found, state.written?.get(`trigger ${one.name}`)) : undefined
+}
+
+function definitionDifference(
+  { extension, definition }: InstalledTrigger,
+  words: string | undefined,
+): string | undefined {
+  if (extension) return 'it belongs to an extension'
+  return words === undefined || words === wordsOf(definition) ? undefined : 'its condition differs'
+}
+
+/** The digest of the code that the triggers of a declaration run, as attach makes it. */
+function codeOf({ triggers, functions }: InstalledDeclaration): string {
+  const code = triggers.map(({ type, runs }) => {
+    const body = functions.find((one) => isRunBy(one, runs))?.body ?? ''
+    return { type, line: `${type} ${body}` }
+  })
+  code.sort((one, other) => one.type - other.type)
+  return createHash('sha256')
+    .update(code.map(({ line }) => line).join(''))
+    .digest('hex')
+}
+
+/** A table with the declarations that it should have and those that it has. */
+export interface DeclaredTable extends Pick<TextTable, 'schema' | 'table'> {
+  readonly declared: readonly WantedDeclaration[]
+  readonly installed: InstalledTriggers
+  /** Whether the table itself changes between the two parts of the plan. */
+  readonly touched: boolean
+}
+
+/**
+ * Plans the declarations of a table. One that differs is detached before the table changes, because a trigger that names
+ * a column blocks DROP COLUMN and ALTER TYPE, and is attached anew afterwards.
+ */
+export function planDeclared({ declared, installed, touched, ...table }: DeclaredTable): {
+  readonly before: Change
+  readonly after: Change
+} {
+  const made = declared.filter((one) => touched || attachedDrift(one, installed, true).length > 0)
+  const found = attachedTo(installed)
+  const replaced = touched ? [] : made.filter((one) => isReplaceable(one, found))
+  const standing = declared.filter((one) => !made.includes(one))
+  const isAmong = (wanted: readonly WantedDeclaration[], one: InstalledDeclaration): boolean =>
+    wanted.some(({ declaration }) => isOf(declaration, one))
+  const all = found.filter((one) => !isAmong(replaced, one) && (!one.trusted || !isAmong(standing, one)))
+  // What an untrusted role has put beside a declaration only loses its triggers.
+  const beside = all.filter((one) => isAmong(standing, one)).flatMap(({ triggers }) => triggers)
+  const gone = all.filter((one) => !isAmong(standing, one))
+  const firsts = gone.filter(({ declaration }, at) => gone.findIndex((one) => isOf(declaration, one)) === at)
+  // A declaration contains SQL. A revert makes only that of a role that could change the table as its owner can.
+  const again = (declaration: Declared): string[] => {
+    const trusted = found.find((one) => one.trusted && isOf(declaration, one))
+    if (trusted) return [attach(table, declaration.kind, shortDeclaration(trusted.declaration))]
+    return made.filter((one) => isOf(one.declaration, { declaration })).map((one) => one.attach)
+  }
+  return {
+    before: {
+      up: [
+        ...beside.map(({ name }) => dropTrigger(tableName(table), name)),
+        ...firsts.map(({ declaration }) => detach(table, declaration)),
+      ],
+      down: [...beside.map(({ definition }) => definition), ...firsts.flatMap(({ declaration }) => again(declaration))],
+    },
+    after: {
+      up: made.map((one) => one.attach),
+      down: [
+        ...made.filter((one) => !replaced.includes(one)).map((one) => one.detach),
+        ...replaced.flatMap(({ declaration }) => again(declaration)),
+      ],
+    },
+  }
+}
+
+/** Whether attach can replace what a table has of a declaration while the rows remain. Then readers do not wait. */
+function isReplaceable({ declaration }: WantedDeclaration, all: readonly InstalledDeclaration[]): boolean {
+  const found = all.filter((one) => isOf(declaration, one))
+  const without = new Set([...UNCOMPARED, ...(kindOfDeclaration(declaration)?.ofTriggers ?? [])])
+  return found.length > 0 && found.every((one) => sameKeys(declaration, one.declaration, without))
+}
