@@ -5,9 +5,8 @@
  */
 import { Client } from 'pg'
 import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
-import { makeScopes } from '../src/numbers/sql/scopes'
 import type { NumberTable } from '../src/sql/numbers'
-import { numberTriggers } from '../src/numbers/sql/triggers'
+import { numberOf } from '../src/numbers/sql/declared'
 
 const CLIENTS = [1, 8, 32]
 const SCOPES = [1, 100, 10_000]
@@ -51,7 +50,7 @@ function numbered(table: string, count: boolean): Way {
   }
   return {
     table,
-    make: tableOf(table, [makeScopes(of), ...numberTriggers(of).create]),
+    make: tableOf(table, numberOf(of).create),
     insert: async (client, scope) =>
       await client.query({
         name: table,

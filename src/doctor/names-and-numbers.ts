@@ -10,7 +10,7 @@ import { isElsewhere } from '../sql/spread'
 import { type NumberTable, scopesName } from '../sql/numbers'
 import { tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
-import { keptScopes } from '../numbers/sql/scopes'
+import { keptScopes } from '../numbers/sql/declared'
 import {
   type DoctorFinding,
   FindingTally,

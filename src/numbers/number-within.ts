@@ -15,20 +15,12 @@ import {
   type RowsChange,
 } from '../registry/registry'
 import { registerTriggers } from '../schema/table'
-import type { Change, FilledColumn } from '../sql/alter'
+import type { FilledColumn } from '../sql/alter'
 import { fitName, plainName } from '../sql/identifier'
 import type { RemovedFrom, RemovedRows } from '../sql/trigger-set'
-import {
-  asNumberNote,
-  dropScopes,
-  guardScopes,
-  makeScopes,
-  type NumberNote,
-  numberRows,
-  renumberRows,
-} from './sql/scopes'
 import type { NumberTable } from '../sql/numbers'
-import { HIGHEST, numberTriggers } from './sql/triggers'
+import type { NumberedDeclaration } from '../triggers/kinds'
+import { fillOf, fillRows, handOver, HIGHEST, numberOf } from './sql/declared'
 
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
 export interface NumberWithinOptions {
@@ -126,7 +118,7 @@ interface RawNumber extends Required<Omit<NumberWithinOptions, 'name'>> {
 }
 
 // A DataSource that declares no numbers may have to remove those of earlier declarations.
-registry.removals.set('numbers', removedNumbers)
+registry.removals.set('number', removedNumbers)
 
 const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
   decorator: '@NumberWithin',
@@ -204,7 +196,11 @@ function resolveNumber(attached: Attached, raw: RawNumber): NumberDeclaration {
   registry.numbers.set(metadata, [...numbersOfTable(metadata), declaration])
   index.givenName = table.index
   registerTriggers(metadata, `number ${raw.property}`, () => ({
-    set: numberTriggers(table),
+    declared: {
+      ...numberOf(table),
+      handOver: (former) =>
+        handOver(table, former as NumberedDeclaration, formerScope({ table, metadata }, former as NumberedDeclaration)),
+    },
     rows: numberedRows({ table, metadata }),
     indexes: [{ name: table.index, columns: names }],
   }))
@@ -243,98 +239,41 @@ interface Numbered {
 /** Returns the changes of existing rows when they are numbered for the first time, or in another way. */
 function numberedRows(numbered: Numbered): RowsChange {
   const { table } = numbered
-  const install: Change = table.citus ? NOTHING : { up: [makeScopes(table)], down: [dropScopes(table)] }
+  const filled: FilledColumn[] = [{ name: table.number, type: table.type, nullable: false }]
   const rows: RowsChange = {
-    filled: filledBy(numbered),
-    fill: { up: [numberAll(numbered, numberRows)], down: [] },
-    install,
-    created: install,
-    tables: { up: install.up, down: [] },
-    triggers: { up: guardScopes(table), down: [] },
-    follow: (before) => {
-      const note = asNumberNote(before)
-      return note
-        ? followNote(numbered, note)
-        : { fill: { up: [numberAll(numbered, renumberRows)], down: [] }, install }
+    filled,
+    fill: { up: [fillRows(table, false)], down: [] },
+    follow: (had) => {
+      const was = formerScope(numbered, had as NumberedDeclaration)
+      const former = { ...(had as NumberedDeclaration), number: table.number, scope: was }
+      const isThere = was.every((name) => isColumnName(numbered.metadata, name))
+      // A revert makes the former index, so it first corrects the rows that this index would refuse.
+      const down = isThere && !isNarrower(was, scopeNames(table)) ? [fillOf(table, former, true)] : []
+      return { filled, fill: { up: [fillRows(table, !isNarrower(scopeNames(table), was))], down } }
     },
-    again: (before) => {
-      const note = asNumberNote(before)
-      return note?.reuse === false ? followNote(numbered, note) : rows
-    },
+    again: () => rows,
   }
   return rows
 }
 
+const scopeNames = ({ scope }: NumberTable): string[] => scope.map(({ name }) => name)
+
+/** The former scope, with the present names of columns that were renamed. */
+const formerScope = ({ table, metadata }: Numbered, { scope }: NumberedDeclaration): string[] =>
+  scope.map((name, position) => (isColumnName(metadata, name) ? name : (table.scope[position]?.name ?? name)))
+
 /** Removes the number with its column. A revert numbers the rows anew, in key order. */
-function removedNumbers(note: Former, { schema, table, primary }: RemovedFrom): RemovedRows {
-  const had = asNumberNote(note)
-  if (!had) return {}
-  const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }
-  return {
-    change: had.citus ? NOTHING : { up: [dropScopes(rows)], down: [makeScopes(rows)] },
-    filled: [{ name: had.number, type: had.type, nullable: false }],
-    fill: [numberRows({ table: rows, primary })],
-  }
-}
-
-const NOTHING: Change = { up: [], down: [] }
-
-/**
- * Replaces a table of scopes by another, which keeps the numbers that are not given again.
- *
- * @param places the place of each column of the new scope in the former one, if both have the same columns
- */
-const nextScopes = (from: NumberTable, to: NumberTable, places: readonly number[] | undefined): string[] => [
-  ...(to.citus
-    ? []
-    : [makeScopes(to, places && from.reuse === false && to.reuse === false ? { table: from, places } : undefined)]),
-  ...(from.citus || (from.triggers === to.triggers && !to.citus) ? [] : [dropScopes(from)]),
-]
-
-const filledBy = ({ table: { number, type } }: Numbered): FilledColumn[] => [{ name: number, type, nullable: false }]
-
-const primaryOf = ({ primaryColumns }: EntityMetadata): string[] =>
-  primaryColumns.map(({ databaseName }) => databaseName)
-
-const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string =>
-  by({ table, primary: primaryOf(metadata) })
-
-/**
- * A revert makes the former index while columns have their new names, so it first corrects rows that this index would
- * refuse. It makes the former table of scopes after the index, when columns have their former names.
- */
-function followNote(numbered: Numbered, note: NumberNote): RowsChange {
-  const { table, metadata } = numbered
-  // The former table, with the current names of columns that were renamed.
-  const was: NumberTable = {
-    ...table,
-    scope: note.scope.map((one, position) =>
-      isColumnName(metadata, one.name) ? one : { ...one, name: table.scope[position]?.name ?? one.name },
-    ),
-  }
-  const isThere = was.scope.every(({ name }) => isColumnName(metadata, name))
-  const renumbered =
-    isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
-  // The former table, with the former names of columns.
-  const { scope, number, type, count, reuse, start, citus, deleted, prefix } = note
-  const had: NumberTable = { ...table, scope, number, type, count, reuse, start, citus, deleted, triggers: prefix }
-  const isSame = isNarrower(table, was) && isNarrower(was, table)
-  const places = (of: NumberTable, by: NumberTable): number[] | undefined =>
-    isSame ? of.scope.map(({ name }) => by.scope.findIndex((one) => one.name === name)) : undefined
-  return {
-    filled: filledBy(numbered),
-    fill: { up: [numberAll(numbered, isNarrower(table, was) ? numberRows : renumberRows)], down: renumbered },
-    install: { up: nextScopes(had, table, places(table, was)), down: [] },
-    leave: { up: [], down: nextScopes(table, had, places(was, table)) },
-  }
+function removedNumbers(had: Former, table: RemovedFrom): RemovedRows {
+  const { number, type, ...rules } = had as NumberedDeclaration
+  return { filled: [{ name: number, type, nullable: false }], fill: [fillOf(table, { number, ...rules }, false)] }
 }
 
 const isColumnName = ({ columns }: EntityMetadata, name: string): boolean =>
   columns.some(({ databaseName }) => databaseName === name)
 
-/** Whether the scope of `one` is narrower. Numbers that are unique in a wider scope are unique in a narrower one. */
-const isNarrower = (one: NumberTable, other: NumberTable): boolean =>
-  other.scope.every(({ name }) => one.scope.some((column) => column.name === name))
+/** Whether a scope is narrower. Numbers that are unique in a wider scope are unique in a narrower one. */
+const isNarrower = (one: readonly string[], other: readonly string[]): boolean =>
+  other.every((name) => one.includes(name))
 
 const NUMBER_RULES: Rules<NumberWithinOptions> = {
   scope: RULE.properties,

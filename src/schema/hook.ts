@@ -191,7 +191,7 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   if (isWanted) requireBuildable(server, lacks)
   const found = declared.flatMap(({ metadata, works, wanted, declared }) => {
     const ours = tables.find((one) => isOf(one, metadata, searchSchema))
-    if (wanted.length + textsOfTable(metadata).length === 0 && !ours) return []
+    if (wanted.length + declared.length + textsOfTable(metadata).length === 0 && !ours) return []
     const { schema = searchSchema, tableName: table } = metadata
     const installed = ours ?? { schema, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
     const isNew = !tableOf(builder, metadata)

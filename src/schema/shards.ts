@@ -11,8 +11,8 @@ import {
   type Spread,
   spreadOf,
 } from '../sql/spread'
+import { literal } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
-import { parseNote } from '../sql/trigger-set'
 import { refuseSpread, tablesBeside } from './readiness'
 import { queryOf, type TablePlan } from './table'
 
@@ -81,14 +81,10 @@ function requireInPlace(plan: TablePlan, { up }: Planned, works: boolean, { dist
 
 /** Returns whether our statements read or write the rows of a table, or change its numbers, in `up` and in `down`. */
 function worksOn(plan: TablePlan, planned: Planned): { readonly up: boolean; readonly down: boolean } {
-  const { installed, wanted, before, after } = plan
+  const { before, after } = plan
   // The shards have triggers of their own for the numbers that the table has or gets.
-  const numbers = [
-    ...installed.functions.filter(({ body }) => parseNote(body)?.kind === 'numbers'),
-    ...wanted.filter(({ kind }) => kind === 'numbers').flatMap(({ functions }) => functions),
-  ].map(({ name }) => name)
   const isWork = (sql: string): boolean =>
-    numbers.some((name) => sql.includes(name)) ||
+    (sql.includes('_number_v1"(') && sql.includes(literal(tableName(plan)))) ||
     (sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${tableName(plan)} `)))
   const up = [...before.up, ...planned.up, ...after.up]
   const down = [...before.down, ...planned.down, ...after.down]

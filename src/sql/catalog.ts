@@ -170,8 +170,8 @@ const IS_MARKED = `pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $
 const IS_OURS = `(${IS_MARKED} OR p.proname ${EQUALS} ANY ($3))`
 
 /** A trigger that attach has made: its only argument is a declaration, whatever its name. */
-const IS_ATTACHED = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(p.proname::pg_catalog.text, 'unique_')
-     AND pg_catalog.starts_with(pg_catalog.encode(t.tgargs, 'escape'), '{"'))`
+const IS_ATTACHED = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(pg_catalog.encode(t.tgargs, 'escape'), '{"')
+     AND pg_catalog.strpos(pg_catalog.encode(t.tgargs, 'escape'), '"kind": "') ${op('>')} 0)`
 
 /** DROP EXTENSION drops the object, because it is a member of the extension or depends on it. */
 const inExtension = (row: string): string => `EXISTS (
@@ -209,8 +209,7 @@ const KEPT_TABLE_K = `${OBJECT}('name', k.relname,
      WHERE i.indrelid ${EQUALS} k.oid AND i.indisprimary AND i.indisvalid),
   'triggers', (
     SELECT ${arrayOf('t.tgname ORDER BY t.tgname')} FROM pg_catalog.pg_trigger AS t
-     WHERE t.tgrelid ${EQUALS} k.oid AND t.tgenabled ${EQUALS} ANY ('{O,A}') AND t.tgqual IS NOT NULL
-       AND t.tgfoid ${EQUALS} 'pg_catalog.suppress_redundant_updates_trigger()'::pg_catalog.regprocedure))`
+     WHERE t.tgrelid ${EQUALS} k.oid AND t.tgenabled ${EQUALS} ANY ('{O,A}') AND t.tgqual IS NOT NULL))`
 
 /** Partitions without the row trigger `t`. A statement on the parent fires only the parent's statement triggers. */
 const UNGUARDED_BY_T = `(

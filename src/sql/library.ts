@@ -1,3 +1,4 @@
+import { NUMBERS_SQL } from '../library/numbers'
 import { REPORT_SQL } from '../library/report'
 import { TEXTS_SQL } from '../library/texts'
 import { URLS_SQL } from '../library/urls'
@@ -6,7 +7,7 @@ import { EQUALS, tableName, type TextTable } from './text-table'
 
 /** The parts of the library. Each has the functions that it creates, with their arguments. */
 const PARTS: Readonly<
-  Record<'report' | 'texts' | 'urls', { readonly sql: string; readonly functions: readonly string[] }>
+  Record<'report' | 'texts' | 'numbers' | 'urls', { readonly sql: string; readonly functions: readonly string[] }>
 > = {
   report: { sql: REPORT_SQL, functions: ['unique_text_report_v1()'] },
   texts: {
@@ -14,6 +15,14 @@ const PARTS: Readonly<
     functions: [
       'unique_text_attach_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text)',
+    ],
+  },
+  numbers: {
+    sql: NUMBERS_SQL,
+    functions: [
+      'unique_text_attach_number_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_detach_number_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text)',
+      'unique_text_fill_number_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.bool)',
     ],
   },
   urls: {
@@ -97,7 +106,7 @@ const CALLS: Readonly<
 > = {
   text: { part: 'texts', attach: 'unique_text_attach_v1', detach: 'unique_text_detach_v1' },
   name: { part: 'texts', attach: 'unique_text_attach_name_v1', detach: 'unique_text_detach_name_v1' },
-  number: { part: 'texts', attach: 'unique_text_attach_number_v1', detach: 'unique_text_detach_number_v1' },
+  number: { part: 'numbers', attach: 'unique_text_attach_number_v1', detach: 'unique_text_detach_number_v1' },
 }
 
 export const partOf = (kind: AttachedKind): LibraryPart => CALLS[kind].part
@@ -114,12 +123,32 @@ const attachTo = (schema: string | undefined, relation: string, kind: AttachedKi
 export const attach = (table: TableName, kind: AttachedKind, declaration: object): string =>
   `SELECT ${attachTo(table.schema, tableName(table), kind, declaration)}`
 
-/** Drops the triggers of a declaration. */
+/**
+ * Drops the triggers of a declaration.
+ *
+ * @param keptAs the name that the table of scopes of a number gets. @default it is dropped
+ */
 export const detach = (
   table: TableName,
   { kind, name }: { readonly kind: AttachedKind; readonly name: string },
+  keptAs?: string,
 ): string =>
-  `SELECT ${call(table.schema, CALLS[kind].detach, `${literal(tableName(table))}::pg_catalog.regclass`, `${literal(name)}::pg_catalog.text`)}`
+  `SELECT ${call(
+    table.schema,
+    CALLS[kind].detach,
+    `${literal(tableName(table))}::pg_catalog.regclass`,
+    ...[name, ...(keptAs === undefined ? [] : [keptAs])].map((one) => `${literal(one)}::pg_catalog.text`),
+  )}`
+
+/** Numbers the rows of a table that have no number, or all of them anew. None of the triggers of the number exists. */
+export const fillNumbers = (table: TableName, declaration: object, anew: boolean): string =>
+  `SELECT ${call(
+    table.schema,
+    'unique_text_fill_number_v1',
+    `${literal(tableName(table))}::pg_catalog.regclass`,
+    `${literal(JSON.stringify(declaration))}::pg_catalog.jsonb`,
+    String(anew),
+  )}`
 
 const calledIn = (sql: string): LibraryPart | undefined =>
   (Object.keys(PARTS) as LibraryPart[]).find((part) =>

@@ -26,6 +26,8 @@ export interface WantedTrigger {
   readonly runs: string
   /** Whether it has a condition. */
   readonly conditional: boolean
+  /** The text after REFERENCING. @default '' */
+  readonly transitions?: string
 }
 
 /** A declaration that a table should have, with all of its keys. */
@@ -40,6 +42,14 @@ export interface WantedDeclaration<D extends Declared = Declared> {
   /** The statements that make, or replace, and drop the triggers. */
   readonly attach: string
   readonly detach: string
+  /** Replaces the statements if something that the triggers of a former declaration keep goes over to this one. */
+  readonly handOver?: (former: Declared) => HandOver | undefined
+}
+
+export interface HandOver {
+  /** Detaches the former and attaches this one, and the way back. */
+  readonly up: readonly [detach: string, attach: string]
+  readonly down: readonly [detach: string, attach: string]
 }
 
 export const wantedOf = <D extends Declared>(
@@ -178,6 +188,7 @@ interface Comparison {
 export function attachedDrift(wanted: WantedDeclaration, state: InstalledTriggers, exact: boolean): Finding[] {
   const { declaration, label } = wanted
   const object = objectOf(wanted)
+  const ofCode = object === 'guard' ? object : 'function'
   const all = attachedTo(state).filter((one) => isOf(declaration, one))
   const found = all.find(({ trusted }) => trusted) ?? all[0]
   if (!found) return [{ kind: 'missing', object, name: label }]
@@ -187,9 +198,9 @@ export function attachedDrift(wanted: WantedDeclaration, state: InstalledTrigger
   const different = (name: string, detail: string | undefined, on = object): Finding[] =>
     detail === undefined ? [] : [{ kind: 'different', object: on, name, detail }]
   return [
-    ...different(label, difference ?? (comparison.exact ? codeDifference(comparison) : undefined)),
+    ...different(label, difference ?? (comparison.exact ? codeDifference(comparison) : undefined), ofCode),
     ...found.functions.flatMap((one) =>
-      different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one, []) : undefined)),
+      different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one, []) : undefined), ofCode),
     ),
     ...wanted.triggers.flatMap((one) => triggerDrift(one, comparison)),
     ...wanted.tables.flatMap((table) => {
@@ -232,21 +243,33 @@ function triggerDifference(
   found: InstalledTrigger,
   { wanted, found: all, state, difference, exact }: Comparison,
 ): string | undefined {
-  const { main } = kindOfDeclaration(wanted.declaration) ?? {}
-  const ofMain = all.triggers.find(({ type }) => type === main)?.runs.name
-  const isAlike = wanted.triggers.some(({ type, runs }) => type === main && runs === one.runs)
-  const runsOther = ofMain !== undefined && (found.runs.name === ofMain) !== isAlike
-  if (runsOther || found.runs.schema !== state.schema) return 'it runs another function'
+  if (found.runs.schema !== state.schema || runsAnother(one, found, wanted, all)) return 'it runs another function'
   if (found.conditional !== one.conditional) return 'it fires at another moment'
   if (difference === undefined && namesOthers(found, wanted.declaration)) return NAMES_OTHERS
-  return exact ? definitionDifference(found, state.written?.get(`trigger ${one.name}`)) : undefined
+  return exact ? definitionDifference(one, found, state.written) : undefined
+}
+
+/** Whether a trigger runs the function of the main trigger, and should not, or the other way round. */
+function runsAnother(
+  one: WantedTrigger,
+  { runs }: InstalledTrigger,
+  { declaration, triggers }: WantedDeclaration,
+  all: InstalledDeclaration,
+): boolean {
+  const main = kindOfDeclaration(declaration)?.main
+  const ofMain = all.triggers.find(({ type }) => type === main)?.runs.name
+  const isAlike = triggers.some((each) => each.type === main && each.runs === one.runs)
+  return ofMain !== undefined && (runs.name === ofMain) !== isAlike
 }
 
 function definitionDifference(
-  { extension, definition }: InstalledTrigger,
-  words: string | undefined,
+  { name, conditional, transitions = '' }: WantedTrigger,
+  { extension, definition, ...found }: InstalledTrigger,
+  written: InstalledTriggers['written'],
 ): string | undefined {
   if (extension) return 'it belongs to an extension'
+  if (found.transitions !== transitions) return 'it has other transition tables'
+  const words = conditional ? written?.get(`trigger ${name}`) : undefined
   return words === undefined || words === wordsOf(definition) ? undefined : 'its condition differs'
 }
 
@@ -295,22 +318,52 @@ export function planDeclared({ declared, installed, touched, ...table }: Declare
     if (trusted) return [attach(table, declaration.kind, shortDeclaration(trusted.declaration))]
     return made.filter((one) => isOf(one.declaration, { declaration })).map((one) => one.attach)
   }
+  const fresh = made.filter((one) => !replaced.includes(one))
+  const handed = new Map(
+    firsts.flatMap((one) => {
+      const heir = one.trusted ? heirOf(one, firsts, fresh) : undefined
+      const statements = heir?.handOver?.(one.declaration)
+      return heir && statements ? [[one, { heir, ...statements }]] : []
+    }),
+  )
+  const ofHeir = (wanted: WantedDeclaration): HandOver | undefined =>
+    [...handed.values()].find(({ heir }) => heir === wanted)
   return {
     before: {
       up: [
         ...beside.map(({ name }) => dropTrigger(tableName(table), name)),
-        ...firsts.map(({ declaration }) => detach(table, declaration)),
+        ...firsts.map((one) => handed.get(one)?.up[0] ?? detach(table, one.declaration)),
       ],
-      down: [...beside.map(({ definition }) => definition), ...firsts.flatMap(({ declaration }) => again(declaration))],
+      down: [
+        ...beside.map(({ definition }) => definition),
+        ...firsts.flatMap((one) => handed.get(one)?.down[1] ?? again(one.declaration)),
+      ],
     },
     after: {
-      up: made.map((one) => one.attach),
+      up: made.map((one) => ofHeir(one)?.up[1] ?? one.attach),
       down: [
-        ...made.filter((one) => !replaced.includes(one)).map((one) => one.detach),
+        ...fresh.map((one) => ofHeir(one)?.down[0] ?? one.detach),
         ...replaced.flatMap(({ declaration }) => again(declaration)),
       ],
     },
   }
+}
+
+/** The wanted declaration that follows one that is gone: of the same name, or else the only one of its kind that is left. */
+function heirOf(
+  { declaration }: InstalledDeclaration,
+  gone: readonly InstalledDeclaration[],
+  fresh: readonly WantedDeclaration[],
+): WantedDeclaration | undefined {
+  const same = fresh.find((one) => isOf(one.declaration, { declaration }))
+  if (same) return same
+  const left = fresh.filter(
+    (one) => one.declaration.kind === declaration.kind && !gone.some((each) => isOf(one.declaration, each)),
+  )
+  const others = gone.filter(
+    (one) => one.declaration.kind === declaration.kind && !fresh.some((each) => isOf(each.declaration, one)),
+  )
+  return left.length === 1 && others.length === 1 ? left[0] : undefined
 }
 
 /** Whether attach can replace what a table has of a declaration while the rows remain. Then readers do not wait. */

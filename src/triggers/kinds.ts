@@ -99,7 +99,44 @@ const TEXT: Kind<GuardDeclaration> = {
   main: 23,
 }
 
-const KINDS = { text: TEXT } as unknown as Readonly<Partial<Record<string, Kind<Declared>>>>
+/** How rows are numbered: the second argument of attach. */
+export interface NumberedDeclaration extends Declared {
+  readonly kind: 'number'
+  /** The column. */
+  readonly number: string
+  /** The type of the column, which attach reads from the table. */
+  readonly type: string
+  readonly index: string
+  readonly scope: readonly string[]
+  readonly count: boolean
+  readonly reuse: boolean
+  readonly start: number
+  /** With count, a row with a value in this column is not counted. */
+  readonly deleted?: string
+  readonly citus?: boolean
+  /** The first part of the names of function, triggers and table of scopes. */
+  readonly guard?: string
+}
+
+const NUMBER: Kind<NumberedDeclaration> = {
+  protocol: 1,
+  object: 'trigger',
+  required: ['name', 'index'],
+  defaults: ({ name, scope = [] }) =>
+    isNames(scope)
+      ? { number: name ?? '', type: 'integer', scope: [], count: false, reuse: true, start: 1 }
+      : undefined,
+  columns: ({ scope, number, count, deleted }) =>
+    Object.fromEntries([
+      ...numbered('scope', scope),
+      ['number', number],
+      ...(count && deleted !== undefined ? [['deleted', deleted]] : []),
+    ]) as Record<string, string>,
+  ofTriggers: ['count', 'reuse', 'start', 'deleted', 'type', 'index'],
+  main: 7,
+}
+
+const KINDS = { text: TEXT, number: NUMBER } as unknown as Readonly<Partial<Record<string, Kind<Declared>>>>
 
 /** Returns what the declarations of a kind have in common. Undefined for a kind that this release does not know. */
 export const kindOfDeclaration = ({ kind }: Pick<Declared, 'kind'>): Kind<Declared> | undefined => KINDS[kind]

@@ -5,7 +5,7 @@ import { UniqueText } from '../../src'
 import { type Guard, guardOf } from '../../src/triggers/guard'
 import { quote } from '../../src/sql/identifier'
 import { scopesTable } from '../../src/sql/numbers'
-import { numberTriggers } from '../../src/numbers/sql/triggers'
+import { numberOf, type WantedNumber } from '../../src/numbers/sql/declared'
 import type { TriggerSet } from '../../src/sql/trigger-set'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
@@ -79,7 +79,7 @@ export async function renameForAWhile({ relation, table }: Subject, upheaval: Up
   })
 }
 
-const setsOf = ({ table }: Subject): (Guard | TriggerSet)[] => [guardOf(table), numberTriggers(NUMBERED)]
+const setsOf = ({ table }: Subject): (Guard | WantedNumber | TriggerSet)[] => [guardOf(table), numberOf(NUMBERED)]
 
 /** Each table for itself, so that both kernels serve at once. */
 export async function changeRelease(subject: Subject, upheaval: Upheaval): Promise<void> {

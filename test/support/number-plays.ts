@@ -1,4 +1,3 @@
-import { numberTriggers } from '../../src/numbers/sql/triggers'
 import type { NumberTable } from '../../src/sql/numbers'
 import type { TestDatabase } from './database'
 import type { SessionName } from './interleaving'
@@ -34,10 +33,10 @@ export interface NumberStage {
 export function useNumberStage(db: Pick<TestDatabase, 'client'>): NumberStage {
   const open = usePlayer(db)
   return {
-    play: async ({ given, steps }, { table, level, triggers = numberTriggers(table).create, prepare }) => {
+    play: async ({ given, steps }, { table, level, triggers, prepare }) => {
       const player = await open()
       const { observer, sessions } = player
-      await createNumberedTable(observer, table, { triggers })
+      await createNumberedTable(observer, table, triggers ? { triggers } : {})
       if (prepare !== undefined) await observer.query(prepare)
       for (const [index, rows] of given.entries()) {
         await observer.query('insert into comment (tenant) select $1 from generate_series(1, $2)', [index + 1, rows])

@@ -1,9 +1,8 @@
 import type { Client } from 'pg'
 import { literal, plainName, quote } from '../../src/sql/identifier'
-import { makeScopes } from '../../src/numbers/sql/scopes'
 import { isScopeOf, scopeOf } from '../../src/numbers/sql/fragments'
 import { type NumberTable, scopesTable } from '../../src/sql/numbers'
-import { numberTriggers } from '../../src/numbers/sql/triggers'
+import { numberOf } from '../../src/numbers/sql/declared'
 import { tableName } from '../../src/sql/text-table'
 
 /** A table `comment` (id, tenant, number, deletedAt, title), numbered within a tenant. */
@@ -35,16 +34,20 @@ export interface NumberedTableOptions {
   readonly triggers?: readonly string[]
 }
 
+let mutated = false
+
+const LIBRARY = ['attach', 'detach', 'fill'].map((name) => `unique_text_${name}_number_v1`).join(', ')
+
 /** Makes the table anew, with its indexes and triggers. */
 export async function createNumberedTable(
   client: Pick<Client, 'query'>,
   table: NumberTable,
-  { scope = { tenant: 'integer' }, triggers = numberTriggers(table).create }: NumberedTableOptions = {},
+  { scope = { tenant: 'integer' }, triggers }: NumberedTableOptions = {},
 ): Promise<void> {
   const scopes = Object.entries(scope).map(([name, type]) => `${quote(name)} ${type} not null`)
   const name = tableName(table)
   const indexed = table.scope.map((one) => quote(one.name))
-  await client.query(`drop table if exists ${name} cascade`)
+  await client.query(`drop table if exists ${name}, ${scopesTable(table)} cascade`)
   await client.query(
     `create table ${name} (${[
       'id bigint generated always as identity primary key',
@@ -57,8 +60,10 @@ export async function createNumberedTable(
   await client.query(
     `create unique index ${quote(table.index)} on ${name} (${[...indexed, quote(table.number)].join(', ')})`,
   )
-  if (!table.citus) await client.query(makeScopes(table))
-  for (const statement of triggers) await client.query(statement)
+  // A mutation changes the library.
+  if (triggers || mutated) await client.query(`drop function if exists ${LIBRARY}`)
+  mutated = triggers !== undefined
+  for (const statement of triggers ?? numberOf(table).create) await client.query(statement)
 }
 
 /** What the table of scopes says of the scope of each row `r`. */

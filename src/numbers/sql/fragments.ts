@@ -1,6 +1,4 @@
-import { literal, quote } from '../../sql/identifier'
 import { type NumberTable, scopeKey } from '../../sql/numbers'
-import { OF_TABLE } from '../../sql/sqlstate'
 import { equal, field } from '../../sql/text-table'
 
 /** The columns of the scope, as SQL. */
@@ -23,25 +21,6 @@ export const isScopeOf = (table: Pick<NumberTable, 'scope'>, k: string, row: str
 export const allEqual = (left: readonly string[], right: readonly string[]): string[] =>
   left.map((one, position) => equal(one, right[position] ?? ''))
 
-/** The highest number before `start`. */
-export const beforeStart = ({ start = 1 }: Pick<NumberTable, 'start'>): number => start - 1
-
 /** Whether a row is counted, as at most one condition. */
 export const isCounted = ({ deleted }: Pick<NumberTable, 'deleted'>, row: string): string[] =>
   deleted === undefined ? [] : [`${field(row, deleted)} IS NULL`]
-
-/** The table inside the functions. Their `search_path` is fixed to its schema, so a dump fits another schema. */
-export const relation = (table: Pick<NumberTable, 'table'>): string => quote(table.table)
-
-export interface NumberRefusal {
-  readonly sqlstate: string
-  readonly message: string
-  readonly hint: string
-}
-
-/** Raises an error that names the unique index as its constraint, so that a client recognizes it. */
-export const raiseNumber = (table: NumberTable, { sqlstate, message, hint }: NumberRefusal): string =>
-  `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',
-        MESSAGE = ${literal(message)},
-        HINT = ${literal(hint)},
-        CONSTRAINT = ${literal(table.index)}, ${OF_TABLE};`

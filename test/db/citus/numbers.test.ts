@@ -9,7 +9,7 @@ import { serverError } from '../../../src/sql/sqlstate'
 import { untilBlocked } from '../../support/blocked'
 import { hasCitus, useCluster } from '../../support/citus'
 import { rejection } from '../../support/ledger'
-import { numberTriggers } from '../../../src/numbers/sql/triggers'
+import { numberOf } from '../../../src/numbers/sql/declared'
 import { numberTable, scopesWithGaps } from '../../support/numbered-table'
 
 const inShards = numberTable({ citus: true })
@@ -19,7 +19,7 @@ async function create(client: Client): Promise<void> {
   await client.query(`create table comment (tenant integer not null, number integer not null,
     "deletedAt" timestamptz, id uuid not null default gen_random_uuid(), primary key (tenant, id));
     create unique index comment_number on comment (tenant, number)`)
-  for (const statement of numberTriggers(inShards).create) await client.query(statement)
+  for (const statement of numberOf(inShards).create) await client.query(statement)
 }
 
 const DISTRIBUTE = `select create_distributed_table('comment', 'tenant')`

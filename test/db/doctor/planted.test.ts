@@ -314,7 +314,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     ],
     [
       'a function of numbers with another body',
-      BODY('numbers_comment__number_place', `replace(d, 'RETURN NEW', 'RETURN   NEW; RETURN NEW')`),
+      BODY('numbers_comment__number', `replace(d, 'RETURN NEW', 'RETURN   NEW; RETURN NEW')`),
       'Comment function.different',
     ],
     ['a table of scopes that is gone', `drop table ${SCOPES}`, 'Comment table.different'],

@@ -1,8 +1,7 @@
 import type { Client } from 'pg'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { makeScopes } from '../../../src/numbers/sql/scopes'
 import { scopesName, scopesTable } from '../../../src/sql/numbers'
-import { numberTriggers } from '../../../src/numbers/sql/triggers'
+import { numberOf } from '../../../src/numbers/sql/declared'
 import { useDatabase } from '../../support/database'
 import { countedTable, createNumberedTable, numbersOf, numberTable, wrongCounts } from '../../support/numbered-table'
 
@@ -191,12 +190,10 @@ describe.each(['repeatable read', 'serializable'])('to a transaction at %s that 
 
   test('triggers that were made again for a renamed column are right', async () => {
     const renamed = { ...scoped, scope: ['old', 'topic'].map((name) => ({ name, type: 'integer' })) }
-    const { drop } = numberTriggers(scoped)
-    const { create } = numberTriggers(renamed)
+    const { drop } = numberOf(scoped)
+    const { create } = numberOf(renamed)
     await migrator.query(
-      ['begin', ...drop, 'alter table comment rename tenant to old', makeScopes(renamed), ...create, 'commit'].join(
-        ';\n',
-      ),
+      ['begin', ...drop, 'alter table comment rename tenant to old', ...create, 'commit'].join(';\n'),
     )
     // The row of the scope that stands now is newer than the snapshot.
     await expect(client.query('insert into comment (old, topic) values (1, 2)')).rejects.toMatchObject({
@@ -235,7 +232,7 @@ describe('the table of scopes', () => {
     await client.query(`grant create, usage on schema public to number_owner;
       alter table comment owner to number_owner; grant select on comment to number_reader;
       alter default privileges grant all on tables to public, number_thief`)
-    for (const statement of [...numberTriggers(counted).drop, makeScopes(counted), ...numberTriggers(counted).create]) {
+    for (const statement of [...numberOf(counted).drop, ...numberOf(counted).create]) {
       await client.query(statement)
     }
     await client.query('alter default privileges revoke all on tables from public, number_thief')

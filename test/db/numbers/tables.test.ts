@@ -1,8 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { makeScopes } from '../../../src/numbers/sql/scopes'
 import { scopesName } from '../../../src/sql/numbers'
 import { plainName } from '../../../src/sql/identifier'
-import { numberTriggers } from '../../../src/numbers/sql/triggers'
+import { numberOf } from '../../../src/numbers/sql/declared'
 import { copyIn } from '../../stress/copy-in'
 import { useDatabase } from '../../support/database'
 import { untilBlocked } from '../../support/blocked'
@@ -104,7 +103,7 @@ test('without a scope a new table has no row for it, so that one that is restore
   const scopes = async (): Promise<unknown> => (await client.query(`select n from ${scopesName(table)}`)).rows
   expect(await scopes()).toEqual([])
   await client.query('insert into comment (tenant) values (1), (2)')
-  await client.query(makeScopes(table))
+  await client.query(numberOf(table).attach)
   expect(await scopes()).toEqual([{ n: '2' }])
 })
 
@@ -119,7 +118,7 @@ test('two numbers of one table do not disturb each other', async () => {
   await client.query(`alter table comment add "day number" integer, add day date not null default '2026-01-01'`)
   await client.query('create unique index comment_day on comment (day, "day number")')
   const second = { ...other, triggers: plainName('numbers', 'comment', 'day') }
-  for (const statement of [makeScopes(second), ...numberTriggers(second).create]) await client.query(statement)
+  for (const statement of numberOf(second).create) await client.query(statement)
   await client.query('insert into comment (tenant) values (1), (2), (1)')
   await client.query(`update comment set day = '2026-01-02' where tenant = 2`)
   const { rows } = await client.query('select number, "day number" as day from comment order by id')
@@ -151,7 +150,7 @@ describe('partitions', () => {
   test('of one table are numbered together, also those that come and go', async () => {
     const table = numberTable()
     await client.query(partitioned)
-    for (const statement of [makeScopes(table), ...numberTriggers(table).create]) await client.query(statement)
+    for (const statement of numberOf(table).create) await client.query(statement)
     await client.query('insert into comment (tenant) values (1), (2), (1), (3), (2)')
     await client.query('update comment set tenant = 2 where tenant = 1 and number = 1')
     await client.query('delete from comment where tenant = 2 and number = 1')
@@ -169,7 +168,7 @@ describe('partitions', () => {
   test('give no number again', async () => {
     const table = numberTable({ reuse: false })
     await client.query(partitioned)
-    for (const statement of [makeScopes(table), ...numberTriggers(table).create]) await client.query(statement)
+    for (const statement of numberOf(table).create) await client.query(statement)
     await client.query('insert into comment (tenant) values (1), (2), (1), (3), (2)')
     await client.query('update comment set tenant = 2 where tenant = 1 and number = 2')
     await client.query('delete from comment_rest where tenant = 2 and number >= 2')
@@ -189,7 +188,7 @@ describe('partitions', () => {
     ])('after: %s', async (event, waits) => {
       const table = numberTable({ reuse: false })
       await client.query(partitioned)
-      for (const statement of [makeScopes(table), ...numberTriggers(table).create]) await client.query(statement)
+      for (const statement of numberOf(table).create) await client.query(statement)
       await client.query('insert into comment (tenant) values (1), (1); insert into comment_odd (tenant) values (1)')
       const [first, before] = [await db.client(), await db.client()]
       await before.query(`begin isolation level ${level}; select 1`)
@@ -215,11 +214,7 @@ describe('partitions', () => {
   test('keep no count, and say so', async () => {
     const table = countedTable()
     await client.query(partitioned)
-    await expect(client.query(makeScopes(table))).rejects.toMatchObject(noCount)
-    await client.query(makeScopes(numberTable()))
-    for (const statement of numberTriggers(table).create) await client.query(statement)
-    await expect(client.query('insert into comment (tenant) values (1)')).rejects.toMatchObject(noCount)
-    await expect(client.query('insert into comment_odd (tenant) values (1)')).rejects.toMatchObject(noCount)
+    await expect(client.query(numberOf(table).attach)).rejects.toMatchObject(noCount)
   })
 
   test('of a table that was counted before it became one are refused', async () => {

@@ -21,8 +21,8 @@ import { generate, migrate, runAll } from '../../support/generated'
 const db = useDatabase()
 const client = db.useClient()
 
-// The sets are of the kind `numbers`.
-beforeAll(() => import('../../../src/numbers'))
+// The sets are of the kind `names`.
+beforeAll(() => import('../../../src/names'))
 
 beforeEach(async () => {
   await dropSchemas(client)
@@ -44,7 +44,7 @@ const WORDS = { name: 'words', type: 'integer', nullable: false }
 function bookKeeping(table: string, schema: string | undefined, { version = 1, text = 'text' }: Options): TriggerSet {
   const [count, book] = [`${table} count`, `${table} book`]
   return triggerSet({
-    kind: 'numbers',
+    kind: 'names',
     name: 'book keeping',
     table: { schema, name: table },
     path: { schema: 'books', name: 'entry' },

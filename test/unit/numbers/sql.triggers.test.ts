@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest'
-import { dropScopes, makeScopes, numberRows, renumberRows } from '../../../src/numbers/sql/scopes'
 import { countStatements } from '../../../src/numbers/sql/count'
 import type { NumberTable } from '../../../src/sql/numbers'
-import { numberTriggers } from '../../../src/numbers/sql/triggers'
+import { fillRows, numberOf } from '../../../src/numbers/sql/declared'
 import { countedTable, numberTable } from '../../support/numbered-table'
 import { describeLookups } from '../../support/sql-lint'
 
@@ -20,24 +19,10 @@ const TABLES: Readonly<Record<string, NumberTable>> = {
   'numbers in shards of Citus': numberTable({ citus: true }),
 }
 
-const linesOf = (table: NumberTable): string[] => {
-  const { functions, triggers } = numberTriggers(table)
-  return [...functions.map(({ body }) => `${body}\n`), ...triggers.map(({ create }) => `\n${create}\n`)]
-    .join('')
-    .split('\n')
-}
-
-test.each(Object.entries(TABLES))('%s have no line of more than 120 characters', (_name, table) => {
-  expect(linesOf(table).filter((line) => line.length > 120)).toEqual([])
-})
-
 test.each(Object.entries(TABLES))('%s look nothing up by search_path', async (_name, table) => {
-  const { create, drop } = numberTriggers(table)
-  const rows = { table, primary: ['id', 'part'] }
-  const former = { table, places: table.scope.map((_, place) => place) }
-  const ofRows = [makeScopes(table), makeScopes(table, former), dropScopes(table), numberRows(rows), renumberRows(rows)]
+  const { attach, detach } = numberOf(table)
   const { scopes, ...ofScope } = countStatements(table)
   // Nobody asks for the scopes of a table that has one.
   const counts = Object.values(table.scope.length === 0 ? ofScope : { scopes, ...ofScope })
-  expect(await describeLookups([...create, ...drop, ...ofRows, ...counts.map(({ sql }) => sql)])).toEqual([])
+  expect(await describeLookups([attach, detach, fillRows(table, true), ...counts.map(({ sql }) => sql)])).toEqual([])
 })

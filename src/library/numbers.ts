@@ -1,0 +1,400 @@
+// Made by scripts/library.ts of numbers.sql. Edit that file.
+export const NUMBERS_SQL = `-- typeorm-unique-text: numbers within a scope, version 1.
+--
+--   SELECT unique_text_attach_number_v1('comment', '{"name": "number", "scope": ["post"], "index": "comment_number"}');
+--   SELECT unique_text_detach_number_v1('comment', 'number');
+--   SELECT unique_text_fill_number_v1('comment', '{"name": "number", "scope": ["post"]}');
+--
+-- A new row gets the highest number of its scope plus 1. A unique index covers scope and number. Three rules hold:
+--   1. Who gives a number first locks the row of its scope in the table of scopes, until the transaction ends.
+--   2. With count, n of that row is the number of rows that count. A statement adds to it, and never sets it.
+--   3. Without reuse, last of that row is the highest number that was given. It is stored once the row is.
+--
+-- attach, detach and fill run as their caller, and the trigger function as the owner of the table. The table of scopes
+-- is found by its trigger, which runs the same function and has the same owner. Its name decides nothing.
+
+CREATE FUNCTION "unique_text_attach_number_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
+RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+-- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
+SET quote_all_identifiers = on AS $attach$
+DECLARE
+  t pg_class;
+  home name;
+  types CONSTANT jsonb := '{"name": "string", "index": "string", "number": "string", "scope": "array",
+    "count": "boolean", "reuse": "boolean", "start": "number", "deleted": "string", "citus": "boolean",
+    "guard": "string", "type": "string", "former": "object", "kind": "string",
+    "protocol": "number", "serves": "number"}';
+  declaration jsonb := jsonb_build_object('kind', 'number', 'protocol', 1, 'number', declared->'name', 'scope',
+    '[]'::jsonb, 'count', false, 'reuse', true, 'start', 1) || (declared - 'former');
+  counts CONSTANT boolean := declaration->'count' = 'true';
+  keeps CONSTANT boolean := declaration->'reuse' = 'false';
+  citus CONSTANT boolean := coalesce(declaration->'citus' = 'true', false);
+  scope CONSTANT text[] := ARRAY(SELECT jsonb_array_elements_text(declaration->'scope'));
+  looked CONSTANT text[] := scope || (declaration->>'number')
+    || CASE WHEN counts AND declaration ? 'deleted' THEN ARRAY[declaration->>'deleted'] END;
+  number CONSTANT text := quote_ident(declaration->>'number');
+  live CONSTANT text := 'r.' || quote_ident(declaration->>'deleted') || ' IS NULL';
+  -- The key of the table of scopes has short names, because columns may be renamed. A whole table is one scope.
+  key text := 'whole';
+  of_row text := 'true';
+  of_rows text := 'true AS whole';
+  in_scopes text := 'k.whole';
+  in_scope text := 'true';
+  no_scope text := 'false';
+  sorted text := '';
+  changed text;
+  newest text;
+  adds text[];
+  held text;
+  guard text;
+  wrong text;
+  function text;
+  scopes text;
+  body text;
+  triggers jsonb;
+  former oid[] := '{}';
+  functions oid[] := '{}';
+  was text[];
+  one record;
+BEGIN
+  SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
+  SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
+  SELECT format_type(a.atttypid, NULL) INTO held FROM pg_attribute AS a
+    WHERE a.attrelid = on_table AND a.attname = declaration->>'number';
+  SELECT e.key INTO wrong FROM jsonb_each(declared) AS e WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key)
+    OR e.key = 'kind' AND e.value <> '"number"' OR e.key = 'start' AND e.value::text !~ '^[1-9][0-9]{0,17}$' LIMIT 1;
+  IF t.relkind NOT IN ('r', 'p') THEN
+    RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
+  ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
+      HINT = format('SET ROLE %s;', t.relowner::regrole);
+  ELSIF wrong IS NOT NULL OR declared->>'name' IS NULL OR declared->>'index' IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat('a declaration has no such key or value: ', wrong),
+      HINT = 'For instance {"name": "number", "scope": ["post"], "index": "comment_number"}.';
+  ELSIF held IS NULL OR held NOT IN ('smallint', 'integer', 'bigint') THEN
+    RAISE EXCEPTION USING ERRCODE = '42804', MESSAGE = format('%s is no column of an integer type', number);
+  END IF;
+  -- The triggers lock the table like this. Nobody adds a row between the look at the rows and the triggers.
+  EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  IF counts AND (t.relkind = 'p' OR EXISTS (
+      SELECT FROM pg_inherits AS h WHERE h.inhrelid = on_table OR h.inhparent = on_table)) THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'Declare it without "count", and count the rows by SQL.',
+      MESSAGE = 'a table with partitions, or with children by INHERITS, keeps no count';
+  END IF;
+  guard := coalesce(declared->>'guard', format('numbers_%s__%s', t.relname, declared->>'name'));
+  IF octet_length(guard) > 49 THEN
+    guard := concat('numbers_', md5(guard));
+  END IF;
+  scopes := format('%I.%I', home, guard || '_scopes');
+  function := guard;
+  FOR more IN 2..1000 LOOP
+    EXIT WHEN NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = function);
+    function := concat(guard, '_', more);
+  END LOOP;
+  function := format('%I.%I', home, function);
+
+  -- What the number has from an attach before goes. A function that others may execute is not ours.
+  FOR one IN SELECT g.tgname, g.tgattr, p.oid, (pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM
+        aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)) AS ours
+      FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.tgrelid = on_table AND g.tgparentid = 0
+        AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "number", "name": %s, ',
+          declared->'name'), 'UTF8'), 'escape')) > 0 LOOP
+    IF one.ours THEN
+      functions := functions || one.oid;
+      was := coalesce(nullif(ARRAY(SELECT a.attname FROM unnest(one.tgattr) WITH ORDINALITY AS c (attnum, o)
+        JOIN pg_attribute AS a ON a.attrelid = on_table AND a.attnum = c.attnum ORDER BY c.o), '{}'), was);
+    END IF;
+    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
+  END LOOP;
+  FOR one IN SELECT k.oid, k.relname, k.relkind, k.relowner, p.oid AS function, p.proowner
+      FROM pg_class AS k LEFT JOIN (pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid AND g.tgnargs = 0)
+        ON g.tgrelid = k.oid
+      WHERE p.oid = ANY (functions) OR k.relnamespace = t.relnamespace
+        AND k.relname IN (guard || '_scopes', declared->'former'->>'scopes') LOOP
+    IF one.relkind <> 'r' OR one.relowner <> coalesce(one.proowner, t.relowner)
+        OR one.relowner <> t.relowner AND (keeps OR one.function <> ALL (functions)) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.relname,
+        MESSAGE = 'the table of scopes does not belong to the owner of the numbered table',
+        HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the numbered table.';
+    ELSIF one.function = ANY (functions) THEN
+      former := former || one.oid;
+    ELSIF NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.function AND g.tgrelid <> one.oid) THEN
+      -- detach has kept it, or it has lost its trigger.
+      former := former || one.oid;
+      functions := functions || one.function;
+      was := CASE WHEN declared ? 'former' OR one.function IS NULL THEN ARRAY(
+        SELECT jsonb_array_elements_text(coalesce(declared->'former'->'scope', declaration->'scope'))) END;
+    ELSIF EXISTS (SELECT FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE g.tgfoid = one.function AND g.tgnargs = 1
+          AND convert_from(substring(g.tgargs FROM 1 FOR octet_length(g.tgargs) - 1), 'UTF8')::jsonb->'on'
+            = jsonb_build_array(n.nspname, c.relname)) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.relname,
+        MESSAGE = 'another number has this table of scopes', HINT = 'Give the number another name by the key guard.';
+    END IF;
+    -- Otherwise it is that of a table that was renamed, whose triggers refuse to write.
+    IF one.relname = guard || '_scopes' THEN
+      EXECUTE format('ALTER TABLE %s RENAME TO %I', one.oid::regclass, concat('numbers_', one.oid, '_scopes'));
+    END IF;
+  END LOOP;
+
+  IF scope <> '{}' THEN
+    SELECT string_agg(format('s%s', o - 1), ', '), string_agg(format('NEW.%s', c), ', '),
+        string_agg(format('r.%s AS s%s', c, o - 1), ', '), string_agg(format('k.s%s = NEW.%s', o - 1, c), ' AND '),
+        string_agg(format('t.%1$s = %2$s.%1$s', c, CASE WHEN citus THEN '($1)' ELSE 'NEW' END), ' AND '),
+        string_agg(format('NEW.%s IS NULL', c), ' OR '), string_agg(format('t.%s DESC, ', c), ''),
+        format('(%s) IS NOT TRUE OR ', string_agg(format('OLD.%1$s = NEW.%1$s', c), ' AND '))
+      INTO key, of_row, of_rows, in_scopes, in_scope, no_scope, sorted, changed
+      FROM unnest(scope) WITH ORDINALITY AS s (name, o), quote_ident(s.name) AS c;
+  END IF;
+  changed := concat(changed, CASE WHEN keeps THEN format('(OLD.%1$s = NEW.%1$s) IS NOT TRUE', number)
+    ELSE format('NEW.%s IS NULL', number) END);
+  newest := concat('SELECT t.', number, ' FROM ', CASE WHEN t.relkind = 'r' THEN 'ONLY ' END, on_table, ' AS t WHERE ',
+    in_scope, ' ORDER BY ', sorted, 't.', number, ' DESC LIMIT 1');
+  -- What a statement adds to the counts: INSERT, DELETE, UPDATE.
+  adds := ARRAY(SELECT format('INSERT INTO %1$s AS k (%2$s, n) SELECT %2$s, sum(c.n) FROM (%3$s) AS c GROUP BY %2$s
+        HAVING sum(c.n) <> 0 ORDER BY %2$s ON CONFLICT (%2$s) DO UPDATE SET n = k.n + excluded.n;', scopes, key, c)
+    FROM (SELECT concat('SELECT ', of_rows, ', 1 AS n FROM came AS r', ' WHERE ' || live),
+      concat('SELECT ', of_rows, ', -1 AS n FROM gone AS r', ' WHERE ' || live)) AS f (came, gone),
+      unnest(ARRAY[came, gone, concat(gone, ' UNION ALL ', came)]) WITH ORDINALITY AS a (c, o) ORDER BY o);
+
+  -- All triggers of the number run one function. What none of them runs is never parsed.
+  body := format($body$
+#variable_conflict use_variable
+DECLARE
+  -- False in a partition, and null after a rename. Children by INHERITS have their own numbers.
+  plain CONSTANT boolean := TG_RELID = %1$s;
+  ours boolean := true;
+  newest bigint;
+BEGIN
+  IF TG_NARGS = 0 THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', TABLE = TG_TABLE_NAME,
+      MESSAGE = 'counts are restored while triggers count the rows that are restored',
+      HINT = 'Restore the data with --disable-triggers.';
+  END IF;
+  IF plain IS NOT TRUE THEN
+    ours := EXISTS (SELECT FROM pg_partition_ancestors(TG_RELID) AS p WHERE p.relid = %1$s);
+  END IF;
+  -- A trigger follows a renamed column, and a function does not. A statement is looked at once, unless it may name none
+  -- of the columns. pg_get_triggerdef uses no snapshot, and the SQL below is parsed with the present names.
+  IF ours AND TG_WHEN = 'BEFORE' AND (TG_LEVEL = 'STATEMENT' OR TG_OP = 'UPDATE' OR plain IS NOT TRUE) THEN
+    SELECT CASE WHEN look.oid IS NULL THEN false
+        ELSE strpos(pg_get_triggerdef(look.oid), concat(' OF ', concat_ws(', ', %2$s), ' ON ')) > 0 END INTO ours
+      FROM pg_trigger AS fired LEFT JOIN pg_trigger AS look
+        ON look.tgrelid = fired.tgrelid AND look.tgfoid = fired.tgfoid AND look.tgtype IN (22, 30)
+      WHERE fired.tgrelid = %1$s AND fired.tgname = TG_NAME;
+  END IF;
+  -- The code of another role's table would run as our owner. The OID is a constant of the plan, which is made anew when
+  -- the name means another table.
+  IF ours AND NOT %3$s AND (TG_LEVEL = 'ROW' OR TG_WHEN = 'AFTER') THEN
+    SELECT k.relkind = 'r' AND pg_get_userbyid(k.relowner) = CURRENT_USER INTO ours
+      FROM pg_class AS k WHERE k.oid = %4$L::regclass;
+  END IF;
+  IF ours IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '40001', %5$s, MESSAGE = 'numbers are newer than the snapshot';
+  ELSIF NOT ours THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', %5$s,
+      MESSAGE = 'what numbers the rows names another table or column than its own',
+      HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.';
+  ELSIF TG_LEVEL = 'STATEMENT' AND TG_WHEN = 'BEFORE' THEN
+    RETURN NULL;
+  ELSIF %6$s AND (pg_partition_root(TG_RELID) IS NOT NULL OR TG_LEVEL = 'STATEMENT') THEN
+    -- A statement on another table of the family fires none of these triggers, and writes the rows all the same.
+    IF pg_partition_root(TG_RELID) IS NOT NULL
+        OR EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhrelid = TG_RELID OR h.inhparent = TG_RELID) THEN
+      RAISE EXCEPTION USING ERRCODE = '0A000', %5$s,
+        MESSAGE = 'a table with partitions, or with children by INHERITS, keeps no count',
+        HINT = 'Declare it without "count", and count the rows by SQL.';
+    ELSIF TG_OP = 'INSERT' THEN
+      %7$s
+    ELSIF TG_OP = 'DELETE' THEN
+      %8$s
+    ELSIF TG_OP = 'UPDATE' THEN
+      %9$s
+    ELSIF NOT %10$s THEN
+      TRUNCATE %11$s;
+    ELSIF starts_with(current_setting('transaction_isolation'), 'read ') THEN
+      UPDATE %11$s AS k SET n = 0 WHERE k.n <> 0;
+    ELSE
+      RAISE EXCEPTION USING ERRCODE = '0A000', %5$s, HINT = 'Truncate the table at READ COMMITTED.',
+        MESSAGE = 'TRUNCATE removes rows that the snapshot does not show, and their count would remain';
+    END IF;
+    RETURN NULL;
+  ELSIF TG_WHEN = 'AFTER' THEN
+    -- The first row of a statement finds all others of its scope, so only one of them writes.
+    IF NOT EXISTS (SELECT FROM %11$s AS k WHERE %12$s AND k.last >= NEW.%13$s) THEN
+      INSERT INTO %11$s AS k (%14$s, last) VALUES (%15$s, greatest(NEW.%13$s, (%16$s)))
+        ON CONFLICT (%14$s) DO UPDATE SET last = greatest(k.last, excluded.last);
+    END IF;
+    RETURN NULL;
+  END IF;
+  IF TG_OP = 'UPDATE' AND NEW.%13$s = OLD.%13$s THEN
+    -- Who moves a row and gives it no other number means the next one there.
+    NEW.%13$s := NULL;
+  END IF;
+  IF %17$s THEN
+    RETURN NEW;
+  ELSIF %3$s THEN
+    -- The shards have no table of scopes beside them. However many scopes a statement has, it takes one lock.
+    PERFORM pg_advisory_xact_lock(hashtextextended(%18$L, TG_RELID::bigint));
+    EXECUTE replace(%16$L, %19$L, TG_RELID::regclass::text) INTO newest USING NEW;
+  ELSE
+    -- Sessions wait here in one line. The next query has a new snapshot, which shows what earlier ones have committed.
+    SELECT k.last INTO newest FROM %11$s AS k WHERE %12$s FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+      INSERT INTO %11$s AS k (%14$s) VALUES (%15$s) ON CONFLICT (%14$s) DO UPDATE SET n = k.n
+        RETURNING k.last INTO newest;
+    END IF;
+    newest := greatest(newest, (%16$s));
+  END IF;
+  IF NEW.%13$s IS NULL AND newest >= %20$s THEN
+    RAISE EXCEPTION USING ERRCODE = '22003', %5$s, HINT = %21$L,
+      MESSAGE = 'a row of the scope has the highest number that its type can hold';
+  END IF;
+  NEW.%13$s := coalesce(NEW.%13$s, greatest(newest, %22$s) + 1);
+  RETURN NEW;
+END
+$body$, CASE WHEN citus THEN 'TG_RELID' ELSE format('to_regclass(%L)', format('%I.%I', home, t.relname)) END,
+    (SELECT string_agg(format('quote_ident(%L)', c), ', ') FROM unnest(looked) AS c), citus::text, scopes,
+    format('CONSTRAINT = %L, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME', declaration->>'index'), counts::text,
+    adds[1], adds[2], adds[3], keeps::text, scopes, in_scopes, number, key, of_row, newest, no_scope, guard, on_table,
+    CASE held WHEN 'smallint' THEN 32767 WHEN 'integer' THEN 2147483647 ELSE 9223372036854775807 END,
+    CASE WHEN keeps THEN 'The number is not given again. Make the column a bigint.'
+      ELSE 'Give that row a lower number or delete it, or make the column a bigint.' END,
+    (declaration->>'start')::bigint - 1);
+  EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L', function, body);
+
+  -- The table of scopes. Without rows it is empty, even if the whole table is one scope, because a restore fills it.
+  IF NOT citus THEN
+    EXECUTE format('CREATE TABLE %1$s WITH (fillfactor = 50) AS SELECT %2$s, %3$s AS n, %4$s::bigint AS last
+        FROM %5$s AS r GROUP BY %6$s WITH %7$s DATA', scopes, of_rows,
+      CASE WHEN counts THEN concat('count(*)', ' FILTER (WHERE ' || live || ')') ELSE '0::bigint' END,
+      CASE WHEN keeps THEN format('max(r.%s)', number) ELSE 'NULL' END,
+      concat(CASE WHEN counts THEN 'ONLY ' END, on_table),
+      (SELECT string_agg(o::text, ', ') FROM generate_series(1, greatest(cardinality(scope), 1)) AS o),
+      CASE WHEN NOT counts AND NOT keeps THEN 'NO' END);
+    EXECUTE format('ALTER TABLE %s ADD PRIMARY KEY (%s), ALTER n SET NOT NULL, ALTER n SET DEFAULT 0', scopes, key);
+    EXECUTE format('CREATE TRIGGER restore_with_disable_triggers BEFORE INSERT ON %s FOR EACH ROW
+      WHEN (pg_trigger_depth() = 0 AND NEW.n <> 0) EXECUTE FUNCTION %s()', scopes, function);
+  END IF;
+  FOR one IN SELECT o.oid, (SELECT count(*) FROM pg_attribute AS a WHERE a.attrelid = o.oid AND a.attname ~ '^s[0-9]+$')
+      AS width FROM unnest(former) AS o (oid) LOOP
+    IF keeps AND scope <@ was AND cardinality(scope) = one.width THEN
+      EXECUTE format('INSERT INTO %1$s AS k (%2$s, last) SELECT %3$s, w.last FROM %4$s AS w WHERE w.last IS NOT NULL
+          ON CONFLICT (%2$s) DO UPDATE SET last = greatest(k.last, excluded.last)', scopes, key,
+        coalesce((SELECT string_agg(format('w.s%s', array_position(was, c) - 1), ', ' ORDER BY o)
+          FROM unnest(scope) WITH ORDINALITY AS s (c, o)), 'w.whole'), one.oid::regclass);
+    END IF;
+    EXECUTE format('DROP TABLE %s', one.oid::regclass);
+  END LOOP;
+  -- Nobody else may write, whatever default privileges grant. Who may read the table may read its scopes.
+  FOR one IN SELECT format(v.command, CASE v.role WHEN 0 THEN 'PUBLIC' ELSE v.role::regrole::text END) AS command FROM (
+      SELECT format('REVOKE ALL ON FUNCTION %s() FROM %%s', function), a.grantee FROM pg_proc AS p,
+          aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+        WHERE p.oid = format('%s()', function)::regprocedure AND a.grantee <> p.proowner
+      UNION ALL SELECT format('ALTER FUNCTION %s() OWNER TO %%s', function), t.relowner
+      UNION ALL SELECT format('REVOKE ALL ON %s FROM %%s', scopes), a.grantee
+        FROM pg_class AS k, aclexplode(k.relacl) AS a WHERE k.oid = to_regclass(scopes) AND a.grantee <> k.relowner
+      UNION ALL SELECT format('ALTER TABLE %s OWNER TO %%s', scopes), t.relowner WHERE NOT citus
+      UNION ALL SELECT format('GRANT SELECT ON %s TO %%s', scopes), a.grantee FROM aclexplode(t.relacl) AS a
+        WHERE NOT citus AND a.privilege_type = 'SELECT' AND a.grantee <> t.relowner) AS v (command, role) LOOP
+    EXECUTE one.command;
+  END LOOP;
+  EXECUTE format('COMMENT ON FUNCTION %s() IS %L', function,
+    'typeorm-unique-text: unique_text_detach_number_v1 removes it with the last trigger that runs it.');
+
+  -- The index decides about a row that has a number. With count the trigger fires for it all the same, because its
+  -- statement may have named a parent. Without reuse it takes the lock, or it could come and go while an insert that
+  -- was given its number waits at another index. UPDATE triggers name no columns: another trigger may derive the scope.
+  SELECT jsonb_object_agg(v.suffix, v) INTO triggers FROM (VALUES
+      (CASE WHEN counts THEN 30 ELSE 22 END, 'look', true, concat(
+        CASE WHEN counts THEN 'BEFORE INSERT OR DELETE' ELSE 'BEFORE INSERT' END,
+        ' OR UPDATE OF ', (SELECT string_agg(quote_ident(c), ', ') FROM unnest(looked) AS c)), 'STATEMENT', NULL),
+      (7, 'place_insert', true, 'BEFORE INSERT', 'ROW',
+        CASE WHEN NOT counts AND NOT keeps THEN format('NEW.%s IS NULL', number) END),
+      (19, 'place_update', true, 'BEFORE UPDATE', 'ROW', changed),
+      (5, 'keep_insert', keeps, 'AFTER INSERT', 'ROW', NULL),
+      (17, 'keep_update', keeps, 'AFTER UPDATE', 'ROW', changed),
+      (4, 'count_insert', counts, 'AFTER INSERT', 'STATEMENT', 'NEW TABLE AS came'),
+      (16, 'count_update', counts, 'AFTER UPDATE', 'STATEMENT', 'OLD TABLE AS gone NEW TABLE AS came'),
+      (8, 'count_delete', counts, 'AFTER DELETE', 'STATEMENT', 'OLD TABLE AS gone'),
+      (32, 'count_truncate', counts, 'AFTER TRUNCATE', 'STATEMENT', NULL)
+    ) AS v (type, suffix, wanted, fires, level, given) WHERE v.wanted;
+  SELECT declaration || jsonb_build_object('type', held, 'on', jsonb_build_array(home, t.relname), 'triggers',
+      jsonb_agg(v.type ORDER BY v.type), 'bodies', encode(sha256(convert_to(
+        string_agg(concat(v.type, ' ', body), '' ORDER BY v.type), 'UTF8')), 'hex'))
+    INTO declaration FROM jsonb_each(triggers) AS e, jsonb_to_record(e.value) AS v (type integer);
+  FOR one IN SELECT v.* FROM jsonb_each(triggers) AS e,
+      jsonb_to_record(e.value) AS v (suffix text, fires text, level text, given text) LOOP
+    EXECUTE format('CREATE TRIGGER %I %s ON %s %s FOR EACH %s %s EXECUTE FUNCTION %s(%L)', guard || '_' || one.suffix,
+      one.fires, on_table, CASE one.level WHEN 'STATEMENT' THEN 'REFERENCING ' || one.given END, one.level,
+      CASE WHEN one.level = 'ROW' THEN 'WHEN (' || one.given || ')' END, function, declaration);
+  END LOOP;
+  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (functions)
+      AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid) LOOP
+    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
+  END LOOP;
+END
+$attach$;
+COMMENT ON FUNCTION "unique_text_attach_number_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: numbers the rows of a table by triggers. unique_text_detach_number_v1 removes them.';
+
+CREATE FUNCTION "unique_text_detach_number_v1"(on_table pg_catalog.regclass, property pg_catalog.text,
+  kept_as pg_catalog.text DEFAULT NULL)
+RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $detach$
+-- Drops the triggers of a number, its function, and its table of scopes, which stays under another name if an attach is
+-- to go on from it. Returns whether there were any triggers.
+DECLARE
+  one record;
+  functions oid[] := '{}';
+  found_any boolean := false;
+BEGIN
+  FOR one IN SELECT g.tgname, p.oid, (pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM
+        aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)) AS ours
+      FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.tgrelid = on_table AND g.tgparentid = 0
+        AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "number", "name": %s, ',
+          to_jsonb(property)), 'UTF8'), 'escape')) > 0 LOOP
+    found_any := true;
+    functions := functions || CASE WHEN one.ours THEN ARRAY[one.oid] END;
+    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
+  END LOOP;
+  FOR one IN SELECT k.oid::regclass AS name FROM pg_trigger AS g JOIN pg_class AS k ON k.oid = g.tgrelid
+      JOIN pg_proc AS p ON p.oid = g.tgfoid
+      WHERE p.oid = ANY (functions) AND g.tgnargs = 0 AND k.relkind = 'r' AND k.relowner = p.proowner LOOP
+    EXECUTE CASE WHEN kept_as IS NULL THEN format('DROP TABLE %s', one.name)
+      ELSE format('ALTER TABLE %s RENAME TO %I', one.name, kept_as) END;
+  END LOOP;
+  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (functions)
+      AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid) LOOP
+    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
+  END LOOP;
+  RETURN found_any;
+END
+$detach$;
+COMMENT ON FUNCTION "unique_text_detach_number_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text) IS
+  'typeorm-unique-text: removes what unique_text_attach_number_v1 made for a number. Its column and index remain.';
+
+CREATE FUNCTION "unique_text_fill_number_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb,
+  anew pg_catalog.bool DEFAULT false)
+RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = on AS $fill$
+-- Numbers rows that have no number, in the order of the primary key, after the highest of their scope. Or numbers all
+-- rows anew, if the unique index does not exist yet. The triggers of the number do not exist in either case.
+DECLARE
+  number CONSTANT text := quote_ident(coalesce(declared->>'number', declared->>'name'));
+  scope CONSTANT text := 'PARTITION BY ' || (
+    SELECT string_agg('r.' || quote_ident(c), ', ') FROM jsonb_array_elements_text(declared->'scope') AS c);
+  sorted CONSTANT text := coalesce((SELECT string_agg(format('r.%I', a.attname), ', ' ORDER BY k.o) FROM pg_index AS i
+    CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, o) JOIN pg_attribute AS a
+      ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE i.indrelid = on_table AND i.indisprimary), 'r.ctid');
+BEGIN
+  EXECUTE format('UPDATE %1$s AS t SET %2$s = n.n FROM (SELECT r.tableoid, r.ctid, %3$s AS n FROM %1$s AS r) AS n
+      WHERE t.tableoid = n.tableoid AND t.ctid = n.ctid AND (t.%2$s = n.n) IS NOT TRUE AND (%4$s OR t.%2$s IS NULL)',
+    on_table, number, format(CASE WHEN anew THEN 'row_number() OVER (%2$s ORDER BY %3$s) + %4$s'
+      ELSE 'greatest(max(r.%1$s) OVER (%2$s), %4$s) + count(*) FILTER (WHERE r.%1$s IS NULL) OVER (%2$s ORDER BY %3$s
+        ROWS UNBOUNDED PRECEDING)' END, number, scope, sorted, coalesce((declared->>'start')::bigint, 1) - 1),
+    anew::text);
+END
+$fill$;
+COMMENT ON FUNCTION "unique_text_fill_number_v1"(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.bool) IS
+  'typeorm-unique-text: numbers rows that exist already, before unique_text_attach_number_v1.';
+`

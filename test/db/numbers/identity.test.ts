@@ -1,0 +1,100 @@
+import { beforeEach, expect, test } from 'vitest'
+import { numberOf } from '../../../src/numbers/sql/declared'
+import { plainName } from '../../../src/sql/identifier'
+import type { NumberTable } from '../../../src/sql/numbers'
+import { useDatabase } from '../../support/database'
+import { createNumberedTable, numbersOf, numberTable } from '../../support/numbered-table'
+
+const db = useDatabase()
+const client = db.useClient()
+
+const of = (table: string, given: Partial<NumberTable> = {}): NumberTable =>
+  numberTable({
+    table,
+    index: `${table}_number`,
+    triggers: plainName('numbers', table, 'number'),
+    reuse: false,
+    count: true,
+    ...given,
+  })
+const [comment, remark] = [of('comment'), of('remark')]
+
+const insert = async (table: string, tenants: readonly number[]): Promise<unknown> =>
+  await client.query(`insert into ${table} (tenant) values ${tenants.map((one) => `(${one})`).join(', ')}`)
+
+const scopesIn = async (): Promise<string[]> => {
+  const { rows } = await client.query<{ name: string }>(
+    `select relname as name from pg_class where relname like '%scopes' and relkind = 'r' order by 1`,
+  )
+  return rows.map(({ name }) => name)
+}
+
+beforeEach(async () => {
+  await client.query(`drop schema public cascade; create schema public; grant all on schema public to public`)
+})
+
+test('a table that was renamed and kept takes nothing from its successor', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 1, 2])
+  await client.query('alter table comment rename to comment_old; alter index comment_number rename to old_number')
+  await client.query(`create table comment (like comment_old including identity including defaults)`)
+  await client.query('create unique index comment_number on comment (tenant, number)')
+  await client.query(numberOf(comment).attach)
+  await insert('comment', [1, 1, 1])
+  await expect(insert('comment_old', [1])).rejects.toMatchObject({ code: '55000' })
+  await client.query(`select unique_text_detach_number_v1('comment_old', 'number')`)
+  expect(await scopesIn()).toEqual(['numbers_comment__number_scopes'])
+  await client.query('delete from comment where number = 3')
+  await insert('comment', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 1 2 4 #3')
+})
+
+test('two tables that exchange their names keep their own highest numbers', async () => {
+  await createNumberedTable(client, comment)
+  await createNumberedTable(client, remark)
+  await insert('comment', [1, 1, 1])
+  await insert('remark', [1])
+  await client.query(`delete from comment where number > 1; alter table comment rename to x;
+    alter table remark rename to comment; alter table x rename to remark`)
+  await expect(insert('comment', [1])).rejects.toMatchObject({ code: '55000' })
+  await client.query([numberOf(comment).attach, numberOf(remark).attach].join(';\n'))
+  await insert('comment', [1])
+  await insert('remark', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 1 2 #2')
+  expect(await numbersOf(client, remark)).toBe('1: 1 4 #2')
+})
+
+test('a declaration that another role has put into a trigger moves and drops nothing', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 1])
+  const { rows } = await client.query<{ declaration: string }>(
+    `select convert_from(substring(tgargs from 1 for octet_length(tgargs) - 1), 'UTF8') as declaration from pg_trigger
+      where tgname = 'numbers_comment__number_look'`,
+  )
+  await client.query(`do $$ begin create role number_thief; exception when duplicate_object then null; end $$;
+    create table orders (id integer); insert into orders values (1); create table mine (id integer, number integer);
+    alter table mine owner to number_thief; grant trigger on comment, orders to number_thief; set role number_thief;
+    create function trap() returns trigger language plpgsql as $$ begin return null; end $$;
+    create trigger a before truncate on orders execute function trap();
+    create trigger a before truncate on comment execute function trap('${rows[0]?.declaration}');
+    create trigger a before truncate on mine execute function trap('${rows[0]?.declaration}');
+    reset role`)
+  await client.query(`select unique_text_detach_number_v1('mine', 'number')`)
+  await client.query(numberOf(comment).attach)
+  await insert('comment', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 1 2 3 #3')
+  expect((await client.query('select id from orders')).rows).toEqual([{ id: 1 }])
+  await client.query(`select unique_text_detach_number_v1('comment', 'number')`)
+  expect((await client.query('select id from orders')).rows).toEqual([{ id: 1 }])
+  expect(await scopesIn()).toEqual([])
+})
+
+test('a table of scopes that is renamed is found by its trigger', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 1, 1])
+  await client.query('delete from comment; alter table numbers_comment__number_scopes rename to moved')
+  await client.query(numberOf(comment).attach)
+  await insert('comment', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 4 #1')
+  expect(await scopesIn()).toEqual(['numbers_comment__number_scopes'])
+})
