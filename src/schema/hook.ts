@@ -127,7 +127,7 @@ async function synchronizeWithTriggers(
   const running = { isWhole, citus: citus || distributed.length > 0 }
   await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
-    const missing = await missingParts(queryRunner, plans)
+    const missing = await missingParts(queryRunner, plans, planned.up)
     const library = { up: missing.map(({ schema, part }) => createPart(schema, part)), down: [] }
     await emit(queryRunner, { up: [], down: missing.map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
@@ -240,16 +240,19 @@ function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
   return { ...site, before: both(ofDeclared.before, ofSets.before), after: both(ofSets.after, ofDeclared.after) }
 }
 
-/** Returns the parts of the library that statements call and that are missing, with the schema as the tables name it. */
+/** Returns the missing parts of the library that statements call, with the schema as the tables name it. */
 async function missingParts(
   queryRunner: QueryRunner,
   plans: readonly TablePlan[],
+  planned: readonly string[],
 ): Promise<{ readonly schema: string | undefined; readonly part: LibraryPart }[]> {
   const homes = new Map<string, { readonly schema: string | undefined; readonly used: LibraryPart[] }>()
   for (const { schema, searchSchema, before, after, metadata } of plans) {
     const used = [
       ...[...before.up, ...before.down, ...after.up].flatMap((one) => partUsedBy(one) ?? []),
-      ...metadata.checks.flatMap(({ expression }) => libraryCheck(schema, expression)?.part ?? []),
+      ...metadata.checks
+        .filter(({ expression }) => planned.some((one) => one.includes(expression)))
+        .flatMap(({ expression }) => libraryCheck(schema, expression)?.part ?? []),
     ]
     const home = schema ?? searchSchema
     if (used.length > 0) homes.set(home, { schema, used: [...used, ...(homes.get(home)?.used ?? [])] })
