@@ -52,7 +52,7 @@ export interface HandOver {
   readonly down: readonly [detach: string, attach: string]
 }
 
-export const wantedOf = <D extends Declared>(
+export const wantedDeclaration = <D extends Declared>(
   parts: Omit<WantedDeclaration<D>, 'attach' | 'detach'>,
 ): WantedDeclaration<D> => ({
   ...parts,

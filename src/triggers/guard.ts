@@ -2,7 +2,7 @@ import type { InstalledTriggers } from '../sql/catalog'
 import { ensureLibrary } from '../sql/library'
 import { hashExpression, type TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
-import { type InstalledDeclaration, trustedIn, type WantedDeclaration, wantedOf } from './attached'
+import { type InstalledDeclaration, trustedIn, type WantedDeclaration, wantedDeclaration } from './attached'
 import type { GuardDeclaration } from './kinds'
 
 /** The guard of a text, as it should exist. */
@@ -58,7 +58,13 @@ export function guardOf(table: TextTable): Guard {
     const name = `${table.guard}_${suffix}`
     return { name, type, runs: suffix.startsWith('place_') ? 'the text' : 'the chains', conditional: true }
   })
-  const wanted = wantedOf({ table, declaration: declarationOf(table), label: table.guard, triggers, tables: [] })
+  const wanted = wantedDeclaration({
+    table,
+    declaration: declarationOf(table),
+    label: table.guard,
+    triggers,
+    tables: [],
+  })
   return {
     ...wanted,
     table,

@@ -2,7 +2,7 @@ import { attach, detach, ensureLibrary, fillNumbers } from '../../sql/library'
 import { type NumberTable, scopeKey, scopesName } from '../../sql/numbers'
 import { plainName } from '../../sql/identifier'
 import type { KeptTable } from '../../sql/trigger-set'
-import { type HandOver, type WantedDeclaration, wantedOf, type WantedTrigger } from '../../triggers/attached'
+import { type HandOver, type WantedDeclaration, wantedDeclaration, type WantedTrigger } from '../../triggers/attached'
 import { type NumberedDeclaration, shortDeclaration } from '../../triggers/kinds'
 
 /** The highest number of each type. */
@@ -57,7 +57,7 @@ export function numberOf(table: NumberTable): WantedNumber {
         ]
       : []),
   ]
-  const wanted = wantedOf({
+  const wanted = wantedDeclaration({
     table,
     declaration: declarationOf(table),
     label,
