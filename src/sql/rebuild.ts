@@ -465,7 +465,7 @@ BEGIN
     PERFORM pg_catalog.set_config('lock_timeout', '${LOCK_TIMEOUT}', true);
   END IF;
   IF coalesce(pg_catalog.current_setting('${MAINTENANCE}', true), '') ${op('<>')} 'on' AND (
-    SELECT pg_catalog.count(*) ${op('/')} ${ROWS_A_SECOND}.0 FROM (SELECT FROM ${tableName(rows)} LIMIT ${MOST_ROWS + 1}) AS first_rows
+    SELECT pg_catalog.count(*) ${op('/')} ${ROWS_A_SECOND}.0 FROM (SELECT 1 FROM ${tableName(rows)} LIMIT ${MOST_ROWS + 1}) AS first_rows
   ) ${op('+')} (
     SELECT coalesce(pg_catalog.sum(pg_catalog.pg_table_size(part.oid)), 0) ${op('/')} ${BYTES_A_SECOND}.0 FROM (
       SELECT ${relation} AS oid UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(${relation}) AS p) AS part
