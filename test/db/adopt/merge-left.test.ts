@@ -169,7 +169,9 @@ test.each([
     insert into page values ('${kept}', 'a'), ('${row}', 'a'); ${sql}`)
   await adopt(dataSource, Page, AT_LEISURE)
   const before = await all('select * from visit')
-  const options = { keep: 'oldest', list: newList(), also: ['visit.page'], lockMilliseconds: 2_000 } as const
+  // A reference of citext that is named is refused before anything begins.
+  const also = type === 'citext' ? [] : ['visit.page']
+  const options = { keep: 'oldest', list: newList(), also, lockMilliseconds: 2_000 } as const
   const { merged, kept: left } = await mergeDuplicates(dataSource, Page, options)
   expect([merged, left.map(({ reason }) => reason)]).toEqual([
     0,
