@@ -44,7 +44,7 @@ export async function ledgerFaults(
   dataSource: DataSource,
   table: TextTable,
 ): Promise<string[]> {
-  const names = guardOf(table).triggers
+  const names = guardOf(table).triggers.map(({ name }) => name)
   const { rows } = await client.query<{ fault: string }>(
     `with guarded as (select array_agg(tgname || ' ' || xmin) as triggers from pg_trigger where tgrelid = 'page'::regclass and tgname = any ($1)),
      last as (select distinct on (id) id, kind, url, triggers from wrote order by id, seq desc),

@@ -112,6 +112,6 @@ test('two guards whose names are alike in 63 bytes are two', async () => {
   const [one, two] = ['one', 'two'].map((end) =>
     guardOf(textTable({ guard: plainName('unique_text', 'x'.repeat(70), end) })),
   )
-  const names = [one, two].flatMap((guard) => [guard?.table.guard, ...(guard?.triggers ?? [])])
+  const names = [one, two].flatMap((guard) => [guard?.table.guard, ...(guard?.triggers ?? []).map(({ name }) => name)])
   expect(new Set(names).size).toBe(names.length)
 })
