@@ -75,7 +75,8 @@ describe.runIf(hasCitus)('where Citus is installed', () => {
       ['a counted number', [Numbered], 'number'],
     ] as const)('with %s is a finding of the doctor', async (_, entities, property) => {
       const { findings } = await doctor(await cluster.dataSource([...entities]))
-      const errors = findings.filter(({ severity }) => severity === 'error')
+      // The table was made for another entity, without the look-up index of a name.
+      const errors = findings.filter(({ severity, code }) => severity === 'error' && code !== 'index.missing')
       const next = expect.stringContaining('undistribute_table()') as string
       expect(errors).toEqual([
         expect.objectContaining({
