@@ -72,7 +72,8 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat('a declaration has no such key or value: ', wrong),
       HINT = 'For instance {"name": "number", "scope": ["post"], "index": "comment_number"}.';
   ELSIF held IS NULL OR held NOT IN ('smallint', 'integer', 'bigint') THEN
-    RAISE EXCEPTION USING ERRCODE = '42804', MESSAGE = format('%s is no column of an integer type', number);
+    RAISE EXCEPTION USING ERRCODE = '42804',
+      MESSAGE = format('%s must be a column of type smallint, integer or bigint', number);
   END IF;
   -- The triggers lock the table like this. Nobody adds a row between the look at the rows and the triggers.
   EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', on_table);

@@ -20,7 +20,7 @@ import { fitName, plainName } from '../sql/identifier'
 import type { RemovedFrom, RemovedRows } from '../sql/trigger-set'
 import type { NumberTable } from '../sql/numbers'
 import type { NumberedDeclaration } from '../triggers/kinds'
-import { fillOf, fillRows, handOver, HIGHEST, numberOf } from './sql/declared'
+import { fillOf, fillRows, handOver, numberOf } from './sql/declared'
 
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
 export interface NumberWithinOptions {
@@ -158,6 +158,13 @@ function attachNumber(index: object, raw: RawNumber): string[] {
     return own ? [...others, own] : others
   }
   return [...declaration.scope, declaration.column].map(({ propertyPath }) => propertyPath)
+}
+
+/** The highest number of each type. */
+const HIGHEST: Readonly<Record<string, string>> = {
+  smallint: '32767',
+  integer: '2147483647',
+  bigint: '9223372036854775807',
 }
 
 function resolveNumber(attached: Attached, raw: RawNumber): NumberDeclaration {

@@ -170,8 +170,10 @@ interface Found {
 async function readEntities(builder: SchemaBuilder, searchSchema: string): Promise<Found> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
   const query = queryOf(queryRunner)
-  for (const { metadata, check } of metadatas.flatMap((one) => one.checks.map((check) => ({ metadata: one, check })))) {
-    check.expression = libraryCheck(writtenSchema(metadata), check.expression)?.expression ?? check.expression
+  for (const metadata of metadatas) {
+    for (const check of metadata.checks) {
+      check.expression = libraryCheck(writtenSchema(metadata), check.expression)?.expression ?? check.expression
+    }
   }
   const declared = metadatas.map((metadata) => {
     const works = triggerWorks(metadata)

@@ -87,7 +87,6 @@ function removedRows({ before }: Had, from: RemovedFrom): RemovedRows {
 
 /** The entry that declares each kind. */
 const ENTRIES: Readonly<Partial<Record<Former['kind'], string>>> = {
-  name: 'names',
   names: 'names',
   number: 'numbers',
   numbers: 'numbers',

@@ -494,8 +494,8 @@ export async function installedLibraries(
 }
 
 /**
- * Drops our functions in these schemas that no trigger or check calls any more. Functions of other roles stay. So does a function
- * with our mark that returns no `trigger` or that an extension needs, because it is not ours.
+ * Drops our functions in these schemas that no trigger or check calls any more. Functions of other roles stay. So does a
+ * function with our mark that returns no `trigger` or that an extension needs, because it is not ours.
  */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
   const rows = (await query(

@@ -98,14 +98,13 @@ const call = (schema: string | undefined, name: string, ...args: readonly string
   `${qualified(schema, name)}(${args.join(', ')})`
 
 /** What a declaration is of. */
-export type AttachedKind = 'text' | 'name' | 'number'
+export type AttachedKind = 'text' | 'number'
 
 /** The functions of each kind. */
 const CALLS: Readonly<
   Record<AttachedKind, { readonly part: LibraryPart; readonly attach: string; readonly detach: string }>
 > = {
   text: { part: 'texts', attach: 'unique_text_attach_v1', detach: 'unique_text_detach_v1' },
-  name: { part: 'texts', attach: 'unique_text_attach_name_v1', detach: 'unique_text_detach_name_v1' },
   number: { part: 'numbers', attach: 'unique_text_attach_number_v1', detach: 'unique_text_detach_number_v1' },
 }
 

@@ -5,13 +5,6 @@ import type { KeptTable } from '../../sql/trigger-set'
 import { type HandOver, type WantedDeclaration, wantedDeclaration, type WantedTrigger } from '../../triggers/attached'
 import { type NumberedDeclaration, shortDeclaration } from '../../triggers/kinds'
 
-/** The highest number of each type. */
-export const HIGHEST: Readonly<Record<string, string>> = {
-  smallint: '32767',
-  integer: '2147483647',
-  bigint: '9223372036854775807',
-}
-
 /** A number, as its table should have it. */
 export interface WantedNumber extends WantedDeclaration<NumberedDeclaration> {
   /** Create the triggers, with the library if it is missing, and drop them. */
