@@ -99,6 +99,14 @@ async function preparedNames(dataSource: DataSource): Promise<string[]> {
   return rows.map(({ name }) => name)
 }
 
+test.each([true, false])('with prepare: %s, a call prepares its statement as often', async (prepare) => {
+  await open()
+  const dataSource = await db.dataSource([Page], { synchronize: false, extra: { max: 1 } }, { prepare })
+  await findOrCreate(dataSource.manager, Page, { url: 'a' })
+  await dataSource.transaction(async (manager) => await findOrCreate(manager, Page, { url: 'a' }))
+  expect(await preparedNames(dataSource)).toHaveLength(prepare ? 1 : 0)
+})
+
 describe('what was prepared and does not fit any more', () => {
   const changes = {
     'a column has another type (0A000)': `ALTER TABLE page ALTER title TYPE varchar(50)`,

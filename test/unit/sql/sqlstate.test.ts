@@ -6,6 +6,7 @@ import {
   isInternal,
   isRowError,
   isSerializationError,
+  isStale,
   serverError,
 } from '../../../src/sql/sqlstate'
 
@@ -103,4 +104,11 @@ test('an internal error is one of class XX, whatever follows', () => {
   expect(['XX000', 'XX001', 'XX002'].map((code) => isInternal(failed(code)))).toEqual([true, true, true])
   expect(['22P02', '0A000', 'P0001'].map((code) => isInternal(failed(code)))).toEqual([false, false, false])
   expect(isInternal(Object.assign(new Error('of the network'), { code: 'XX000' }))).toBe(false)
+})
+
+test("0A000 is a stale statement only from the server's look at a prepared one", () => {
+  const from = (routine: string): Error => Object.assign(fromServer('0A000'), { routine })
+  expect(isStale(from('RevalidateCachedQuery'))).toBe(true)
+  // Citus refuses statements by this code, and would refuse them again.
+  expect(isStale(from('DeferErrorIfUnsupported'))).toBe(false)
 })
