@@ -8,9 +8,9 @@ export class CreateUrls1795255200000 implements MigrationInterface {
 --
 --   SELECT * FROM unique_text_report_v1();
 --
--- Each trigger of ours has one argument: its declaration, as jsonb. Triggers of a table with one declaration belong
--- together, whatever they are called. attach writes into each declaration, of whatever kind:
---   kind, name   'text', 'name' or 'number', and the property
+-- Each trigger of ours has one argument, as jsonb. Triggers of a table with one kind and name belong together, whatever
+-- they are called. The argument of one of them, the main trigger, is the whole declaration. attach writes into it:
+--   kind, name   'text', 'name' or 'number', and the property; the other triggers have nothing else
 --   protocol     the version of what the triggers do
 --   serves       the oldest protocol of a release that can work with them, if it is not the same
 --   on           the schema and the name of the table for which the code was made
@@ -28,11 +28,18 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $report$
 #variable_conflict use_column
 DECLARE
   one record;
+  triggers oid[];
 BEGIN
-  FOR one IN SELECT g.tgrelid, g.tgargs, array_agg(g.oid) AS triggers, min(c.relowner) AS relowner
+  -- A row for each declaration, and one for triggers without a main one. What these have in their braces is in no other
+  -- argument.
+  FOR one IN SELECT DISTINCT g.tgrelid, g.tgargs, c.relowner, g.tgrelid::regclass::text AS name
     FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
-    WHERE g.tgparentid = 0 AND g.tgnargs = 1 AND strpos(encode(g.tgargs, 'escape'), '"bodies": ') > 0
-    GROUP BY g.tgrelid, g.tgargs ORDER BY g.tgrelid::regclass::text, g.tgargs
+    WHERE g.tgparentid = 0 AND g.tgnargs = 1 AND (position('"bodies": ' IN g.tgargs) > 0
+      OR position('{"kind": "' IN g.tgargs) = 1 AND NOT EXISTS (
+        SELECT FROM pg_trigger AS main WHERE main.tgrelid = g.tgrelid AND main.tgparentid = 0 AND main.tgnargs = 1
+          AND main.tgargs <> g.tgargs
+          AND position(substring(g.tgargs FROM 2 FOR octet_length(g.tgargs) - 3) IN main.tgargs) > 0))
+    ORDER BY name, g.tgargs
   LOOP
     on_table := one.tgrelid;
     BEGIN
@@ -44,6 +51,9 @@ BEGIN
       property := declaration->>'name';
       kind := declaration->>'kind';
       version := declaration->>'protocol';
+      triggers := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+        AND position(convert_to(format('"kind": %s, "name": %s', declaration->'kind', declaration->'name'), 'UTF8')
+          IN g.tgargs) > 0);
       -- Triggers of one type may be several.
       SELECT array_agg(format('a trigger %s %s is missing', CASE WHEN w.type & 2 > 0 THEN 'BEFORE' ELSE 'AFTER' END,
           concat_ws(' OR ', CASE WHEN w.type & 4 > 0 THEN 'INSERT' END, CASE WHEN w.type & 16 > 0 THEN 'UPDATE' END,
@@ -51,18 +61,21 @@ BEGIN
         INTO problems
         FROM (SELECT e.type::integer, count(*) FROM jsonb_array_elements_text(declaration->'triggers') AS e (type)
           GROUP BY e.type) AS w (type, wanted)
-        WHERE w.wanted > (SELECT count(*) FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers) AND g.tgtype = w.type);
+        WHERE w.wanted > (SELECT count(*) FROM pg_trigger AS g WHERE g.oid = ANY (triggers) AND g.tgtype = w.type);
+      SELECT problems || CASE count(*) WHEN 1 THEN NULL WHEN 0 THEN ARRAY['its main trigger is missing']
+          ELSE ARRAY['it has several main triggers'] END INTO problems
+        FROM pg_trigger AS g WHERE g.oid = ANY (triggers) AND position('"bodies": ' IN g.tgargs) > 0;
       IF problems IS NULL THEN
         SELECT array_agg('the code of its functions differs'::text) INTO problems
           FROM (SELECT string_agg(format('%s %s', g.tgtype, p.prosrc), '' ORDER BY g.tgtype, p.prosrc COLLATE "C")
-            FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.oid = ANY (one.triggers)) AS c (code)
+            FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.oid = ANY (triggers)) AS c (code)
           WHERE declaration->>'bodies' IS DISTINCT FROM encode(sha256(convert_to(c.code, 'UTF8')), 'hex');
       END IF;
       SELECT problems || array_agg(w.problem ORDER BY w.problem) INTO problems FROM (
         SELECT format('the trigger %I is disabled', g.tgname) FROM pg_trigger AS g
-          WHERE g.oid = ANY (one.triggers) AND g.tgenabled NOT IN ('O', 'A')
+          WHERE g.oid = ANY (triggers) AND g.tgenabled NOT IN ('O', 'A')
         UNION ALL SELECT format('the trigger %I has no condition', g.tgname) FROM pg_trigger AS g
-          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgqual IS NULL
+          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgqual IS NULL
         UNION ALL SELECT DISTINCT concat('the function ', p.oid::regprocedure, ' ') || CASE
             WHEN p.proowner <> one.relowner THEN 'does not belong to the owner of the table'
             WHEN NOT p.prosecdef THEN 'is not SECURITY DEFINER'
@@ -73,13 +86,13 @@ BEGIN
               WHERE a.grantee <> p.proowner) THEN 'may be executed by a role that does not own it'
             WHEN EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
               AND d.deptype IN ('e', 'x')) THEN 'belongs to an extension' END
-          FROM pg_proc AS p WHERE p.oid IN (SELECT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers))
+          FROM pg_proc AS p WHERE p.oid IN (SELECT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (triggers))
         UNION ALL SELECT 'its table was renamed' || CASE kind WHEN 'text'
-            THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE NOT EXISTS (
+            THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE declaration ? 'on' AND NOT EXISTS (
           SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
         UNION ALL SELECT 'its columns were renamed' FROM pg_trigger AS g
-          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
+          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
             SELECT a.attname FROM unnest(g.tgattr) WITH ORDINALITY AS k (attnum, position)
               JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum ORDER BY k.position
           )) <> (declaration->'text') || (declaration->'scope') || (declaration->'hash') || (declaration->'number')
@@ -131,15 +144,18 @@ RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET quote_all_identifiers = on AS $attach$
 DECLARE
   -- The first trigger function keeps chains. All texts of an owner in a schema share it. It runs only for texts of
-  -- equal hash, and takes the table and the declaration from the trigger that fires.
+  -- equal hash. It takes the table from the trigger that fires, and the declaration from the main trigger.
   chain CONSTANT text := $chain$
 #variable_conflict use_variable
 DECLARE
-  declaration CONSTANT jsonb := TG_ARGV[0];
-  index_name CONSTANT text := declaration->>'index';
-  longest CONSTANT integer := coalesce(declaration->>'maxChainLength', '100');
-  texts CONSTANT integer := jsonb_array_length(declaration->'text');
-  scopes CONSTANT integer := jsonb_array_length(declaration->'scope');
+  property CONSTANT jsonb := TG_ARGV[0]::jsonb->'name';
+  declaration jsonb;
+  fires boolean;
+  is_whole boolean;
+  index_name text;
+  longest integer;
+  texts integer;
+  scopes integer;
   -- Rows of children by INHERITS are no rows of the table.
   own CONSTANT text := format('ONLY %s', TG_RELID::regclass);
   -- The columns by their present names: texts, scopes, hash, number, flag, delete date.
@@ -170,6 +186,31 @@ DECLARE
   comes boolean := false;
   given record;
 BEGIN
+  -- The main trigger has the declaration, and names the columns. pg_get_triggerdef uses no snapshot, and is NULL for a
+  -- trigger that only an old snapshot shows. The queries below are parsed with the present names of columns, which
+  -- pg_identify_object_as_address has at every isolation level.
+  SELECT pg_get_triggerdef(fired.oid) IS NOT NULL, pg_get_triggerdef(main.oid) IS NOT NULL AND count(*) OVER () = 1,
+      convert_from(substring(main.tgargs FROM 1 FOR octet_length(main.tgargs) - 1), 'UTF8'),
+      ARRAY(SELECT a.object_names[3] FROM unnest(main.tgattr) WITH ORDINALITY AS k (attnum, position)
+        CROSS JOIN pg_identify_object_as_address('pg_class'::regclass, TG_RELID, k.attnum) AS a ORDER BY k.position)
+    INTO fires, is_whole, declaration, columns
+    FROM pg_trigger AS fired LEFT JOIN pg_trigger AS main
+      ON main.tgrelid = fired.tgrelid AND main.tgfoid = fired.tgfoid AND main.tgtype = 23
+        AND position(convert_to(format('"kind": "text", "name": %s', property), 'UTF8') IN main.tgargs) > 0
+    WHERE fired.tgrelid = TG_RELID AND fired.tgname = TG_NAME;
+  index_name := coalesce(declaration->>'index', property->>0);
+  IF fires IS NOT TRUE THEN
+    -- The snapshot may hide new numbers, too.
+    RAISE EXCEPTION USING ERRCODE = '40001', CONSTRAINT = index_name, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
+      MESSAGE = 'the guard is newer than the snapshot of the transaction';
+  ELSIF NOT is_whole OR NOT declaration ? 'bodies' THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = index_name, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
+      MESSAGE = 'the guard has lost its trigger BEFORE INSERT OR UPDATE, or has two',
+      HINT = 'Create the guard again, for instance by a new migration.';
+  END IF;
+  longest := coalesce(declaration->>'maxChainLength', '100');
+  texts := jsonb_array_length(declaration->'text');
+  scopes := jsonb_array_length(declaration->'scope');
   -- A trigger on the table of another role may be a trap: casts and triggers of that table would run as our owner. This
   -- reads the owner of the row type, because Citus hides shards from queries of pg_class.
   IF NOT EXISTS (SELECT FROM pg_type AS y WHERE y.oid = format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::regtype
@@ -177,24 +218,6 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = index_name, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
       MESSAGE = 'the guard does not belong to the owner of the table: a new migration creates it again',
       HINT = 'In SQL, unique_text_detach_v1 and then unique_text_attach_v1 create it again.';
-  END IF;
-  -- pg_get_triggerdef uses no snapshot, and is NULL for a trigger that only an old snapshot shows. The queries below
-  -- are parsed with the present names of columns, which pg_identify_object_as_address has at every isolation level.
-  SELECT array_agg(a.object_names[3] ORDER BY k.position) INTO columns
-    FROM pg_trigger AS fired JOIN pg_trigger AS rest USING (tgrelid, tgfoid, tgargs)
-      CROSS JOIN unnest(rest.tgattr) WITH ORDINALITY AS k (attnum, position)
-      CROSS JOIN pg_identify_object_as_address('pg_class'::regclass, TG_RELID, k.attnum) AS a
-    WHERE fired.tgrelid = TG_RELID AND fired.tgname = TG_NAME
-      AND pg_get_triggerdef(fired.oid) IS NOT NULL AND pg_get_triggerdef(rest.oid) IS NOT NULL;
-  IF columns IS NULL AND EXISTS (SELECT FROM pg_trigger AS fired WHERE fired.tgrelid = TG_RELID
-      AND fired.tgname = TG_NAME AND pg_get_triggerdef(fired.oid) IS NOT NULL) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = index_name, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
-      MESSAGE = 'the guard has lost its trigger BEFORE INSERT OR UPDATE',
-      HINT = 'Create the guard again, for instance by a new migration.';
-  ELSIF columns IS NULL THEN
-    -- The snapshot may hide new numbers, too.
-    RAISE EXCEPTION USING ERRCODE = '40001', CONSTRAINT = index_name, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
-      MESSAGE = 'the guard is newer than the snapshot of the transaction';
   END IF;
   number := columns[texts + scopes + 2];
   flag := columns[texts + scopes + 3];
@@ -365,7 +388,7 @@ $chain$;
   is_sound boolean;
   functions oid[] := '{}';
   others text;
-  argument text;
+  argument jsonb;
   -- What the text has from an attach before, of this version or another one.
   former oid[];
   former_functions oid[];
@@ -396,8 +419,7 @@ BEGIN
   -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
   EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
   former := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
-    AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "text", "name": %s, ',
-      to_jsonb(property)), 'UTF8'), 'escape')) > 0);
+    AND position(convert_to(format('"kind": "text", "name": %s', to_jsonb(property)), 'UTF8') IN g.tgargs) > 0);
   former_functions := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
@@ -555,7 +577,8 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
     functions := functions || made;
   END LOOP;
 
-  -- The triggers. Each has the declaration, by which the chain function, detach and report know what belongs together.
+  -- The triggers. Each has kind and name as its argument, by which detach and report know what belongs together. Only
+  -- the main trigger has the whole declaration, because Postgres copies all arguments at each statement.
   -- The conditions are short, because Postgres prepares them for every statement. Triggers fire in the order of names.
   -- Settle is AFTER, because a BEFORE trigger would make an UPDATE of several rows of a chain fail with 27000.
   -- settle_update names no columns, because a user's BEFORE trigger may change some that the statement does not name.
@@ -586,7 +609,8 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
     wanted := coalesce(one.renamed, guard || one.suffix);
     -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
     EXECUTE format('CREATE OR REPLACE TRIGGER %I %s EXECUTE FUNCTION %s(%L)', wanted, one.fires,
-      functions[one.runs]::regproc, argument);
+      functions[one.runs]::regproc, CASE one.type WHEN 23 THEN argument
+        ELSE jsonb_build_object('kind', 'text', 'name', property) END);
     kept := kept || wanted::name;
   END LOOP;
   FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP
@@ -619,8 +643,8 @@ BEGIN
       ) AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_depend AS d
         WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e') AS ours
     FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid JOIN pg_class AS c ON c.oid = g.tgrelid
-    WHERE g.tgrelid = on_table AND g.tgparentid = 0 AND strpos(encode(g.tgargs, 'escape'),
-      encode(convert_to(format('"kind": "text", "name": %s, ', to_jsonb(property)), 'UTF8'), 'escape')) > 0
+    WHERE g.tgrelid = on_table AND g.tgparentid = 0
+      AND position(convert_to(format('"kind": "text", "name": %s', to_jsonb(property)), 'UTF8') IN g.tgargs) > 0
   LOOP
     found_any := true;
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);

@@ -98,8 +98,8 @@ BEGIN
   FOR one IN SELECT g.tgname, g.tgattr, p.oid, (pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM
         aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)) AS ours
       FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.tgrelid = on_table AND g.tgparentid = 0
-        AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "number", "name": %s, ',
-          declared->'name'), 'UTF8'), 'escape')) > 0 LOOP
+        AND position(convert_to(format('"kind": "number", "name": %s', declared->'name'), 'UTF8') IN g.tgargs) > 0
+  LOOP
     IF one.ours THEN
       functions := functions || one.oid;
       was := coalesce(nullif(ARRAY(SELECT a.attname FROM unnest(one.tgattr) WITH ORDINALITY AS c (attnum, o)
@@ -325,11 +325,13 @@ $body$, CASE WHEN citus THEN 'TG_RELID' ELSE format('to_regclass(%L)', format('%
       jsonb_agg(v.type ORDER BY v.type), 'bodies', encode(sha256(convert_to(
         string_agg(concat(v.type, ' ', body), '' ORDER BY v.type), 'UTF8')), 'hex'))
     INTO declaration FROM jsonb_each(triggers) AS e, jsonb_to_record(e.value) AS v (type integer);
+  -- Only the main trigger has the whole declaration, because Postgres copies all arguments at each statement.
   FOR one IN SELECT v.* FROM jsonb_each(triggers) AS e,
-      jsonb_to_record(e.value) AS v (suffix text, fires text, level text, given text) LOOP
+      jsonb_to_record(e.value) AS v (type integer, suffix text, fires text, level text, given text) LOOP
     EXECUTE format('CREATE TRIGGER %I %s ON %s %s FOR EACH %s %s EXECUTE FUNCTION %s(%L)', guard || '_' || one.suffix,
       one.fires, on_table, CASE one.level WHEN 'STATEMENT' THEN 'REFERENCING ' || one.given END, one.level,
-      CASE WHEN one.level = 'ROW' THEN 'WHEN (' || one.given || ')' END, function, declaration);
+      CASE WHEN one.level = 'ROW' THEN 'WHEN (' || one.given || ')' END, function, CASE one.type WHEN 7 THEN declaration
+        ELSE jsonb_build_object('kind', 'number', 'name', declared->'name') END);
   END LOOP;
   FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (functions)
       AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid) LOOP
@@ -353,8 +355,8 @@ BEGIN
   FOR one IN SELECT g.tgname, p.oid, (pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM
         aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)) AS ours
       FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.tgrelid = on_table AND g.tgparentid = 0
-        AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kind": "number", "name": %s, ',
-          to_jsonb(property)), 'UTF8'), 'escape')) > 0 LOOP
+        AND position(convert_to(format('"kind": "number", "name": %s', to_jsonb(property)), 'UTF8') IN g.tgargs) > 0
+  LOOP
     found_any := true;
     functions := functions || CASE WHEN one.ours THEN ARRAY[one.oid] END;
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);

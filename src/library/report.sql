@@ -2,9 +2,9 @@
 --
 --   SELECT * FROM unique_text_report_v1();
 --
--- Each trigger of ours has one argument: its declaration, as jsonb. Triggers of a table with one declaration belong
--- together, whatever they are called. attach writes into each declaration, of whatever kind:
---   kind, name   'text', 'name' or 'number', and the property
+-- Each trigger of ours has one argument, as jsonb. Triggers of a table with one kind and name belong together, whatever
+-- they are called. The argument of one of them, the main trigger, is the whole declaration. attach writes into it:
+--   kind, name   'text', 'name' or 'number', and the property; the other triggers have nothing else
 --   protocol     the version of what the triggers do
 --   serves       the oldest protocol of a release that can work with them, if it is not the same
 --   on           the schema and the name of the table for which the code was made
@@ -22,11 +22,18 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $report$
 #variable_conflict use_column
 DECLARE
   one record;
+  triggers oid[];
 BEGIN
-  FOR one IN SELECT g.tgrelid, g.tgargs, array_agg(g.oid) AS triggers, min(c.relowner) AS relowner
+  -- A row for each declaration, and one for triggers without a main one. What these have in their braces is in no other
+  -- argument.
+  FOR one IN SELECT DISTINCT g.tgrelid, g.tgargs, c.relowner, g.tgrelid::regclass::text AS name
     FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
-    WHERE g.tgparentid = 0 AND g.tgnargs = 1 AND strpos(encode(g.tgargs, 'escape'), '"bodies": ') > 0
-    GROUP BY g.tgrelid, g.tgargs ORDER BY g.tgrelid::regclass::text, g.tgargs
+    WHERE g.tgparentid = 0 AND g.tgnargs = 1 AND (position('"bodies": ' IN g.tgargs) > 0
+      OR position('{"kind": "' IN g.tgargs) = 1 AND NOT EXISTS (
+        SELECT FROM pg_trigger AS main WHERE main.tgrelid = g.tgrelid AND main.tgparentid = 0 AND main.tgnargs = 1
+          AND main.tgargs <> g.tgargs
+          AND position(substring(g.tgargs FROM 2 FOR octet_length(g.tgargs) - 3) IN main.tgargs) > 0))
+    ORDER BY name, g.tgargs
   LOOP
     on_table := one.tgrelid;
     BEGIN
@@ -38,6 +45,9 @@ BEGIN
       property := declaration->>'name';
       kind := declaration->>'kind';
       version := declaration->>'protocol';
+      triggers := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+        AND position(convert_to(format('"kind": %s, "name": %s', declaration->'kind', declaration->'name'), 'UTF8')
+          IN g.tgargs) > 0);
       -- Triggers of one type may be several.
       SELECT array_agg(format('a trigger %s %s is missing', CASE WHEN w.type & 2 > 0 THEN 'BEFORE' ELSE 'AFTER' END,
           concat_ws(' OR ', CASE WHEN w.type & 4 > 0 THEN 'INSERT' END, CASE WHEN w.type & 16 > 0 THEN 'UPDATE' END,
@@ -45,18 +55,21 @@ BEGIN
         INTO problems
         FROM (SELECT e.type::integer, count(*) FROM jsonb_array_elements_text(declaration->'triggers') AS e (type)
           GROUP BY e.type) AS w (type, wanted)
-        WHERE w.wanted > (SELECT count(*) FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers) AND g.tgtype = w.type);
+        WHERE w.wanted > (SELECT count(*) FROM pg_trigger AS g WHERE g.oid = ANY (triggers) AND g.tgtype = w.type);
+      SELECT problems || CASE count(*) WHEN 1 THEN NULL WHEN 0 THEN ARRAY['its main trigger is missing']
+          ELSE ARRAY['it has several main triggers'] END INTO problems
+        FROM pg_trigger AS g WHERE g.oid = ANY (triggers) AND position('"bodies": ' IN g.tgargs) > 0;
       IF problems IS NULL THEN
         SELECT array_agg('the code of its functions differs'::text) INTO problems
           FROM (SELECT string_agg(format('%s %s', g.tgtype, p.prosrc), '' ORDER BY g.tgtype, p.prosrc COLLATE "C")
-            FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.oid = ANY (one.triggers)) AS c (code)
+            FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.oid = ANY (triggers)) AS c (code)
           WHERE declaration->>'bodies' IS DISTINCT FROM encode(sha256(convert_to(c.code, 'UTF8')), 'hex');
       END IF;
       SELECT problems || array_agg(w.problem ORDER BY w.problem) INTO problems FROM (
         SELECT format('the trigger %I is disabled', g.tgname) FROM pg_trigger AS g
-          WHERE g.oid = ANY (one.triggers) AND g.tgenabled NOT IN ('O', 'A')
+          WHERE g.oid = ANY (triggers) AND g.tgenabled NOT IN ('O', 'A')
         UNION ALL SELECT format('the trigger %I has no condition', g.tgname) FROM pg_trigger AS g
-          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgqual IS NULL
+          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgqual IS NULL
         UNION ALL SELECT DISTINCT concat('the function ', p.oid::regprocedure, ' ') || CASE
             WHEN p.proowner <> one.relowner THEN 'does not belong to the owner of the table'
             WHEN NOT p.prosecdef THEN 'is not SECURITY DEFINER'
@@ -67,13 +80,13 @@ BEGIN
               WHERE a.grantee <> p.proowner) THEN 'may be executed by a role that does not own it'
             WHEN EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
               AND d.deptype IN ('e', 'x')) THEN 'belongs to an extension' END
-          FROM pg_proc AS p WHERE p.oid IN (SELECT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (one.triggers))
+          FROM pg_proc AS p WHERE p.oid IN (SELECT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (triggers))
         UNION ALL SELECT 'its table was renamed' || CASE kind WHEN 'text'
-            THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE NOT EXISTS (
+            THEN ', so that an INSERT without hash costs more' ELSE '' END WHERE declaration ? 'on' AND NOT EXISTS (
           SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
         UNION ALL SELECT 'its columns were renamed' FROM pg_trigger AS g
-          WHERE kind = 'text' AND g.oid = ANY (one.triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
+          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
             SELECT a.attname FROM unnest(g.tgattr) WITH ORDINALITY AS k (attnum, position)
               JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum ORDER BY k.position
           )) <> (declaration->'text') || (declaration->'scope') || (declaration->'hash') || (declaration->'number')

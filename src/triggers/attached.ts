@@ -81,12 +81,13 @@ export interface InstalledDeclaration<D extends Declared = Declared> {
   readonly trusted: boolean
 }
 
-/** The declaration in the argument of a trigger. Undefined for another trigger. */
-function declarationIn({ args }: InstalledTrigger): Declared | undefined {
+/** The argument of a trigger: kind and name, and in the main one the whole declaration. Undefined for another trigger. */
+function argumentOf({ args }: InstalledTrigger): Declared | undefined {
   const [argument = '', end, ...more] = Buffer.from(args, 'hex').toString('utf8').split('\0')
   if (end !== '' || more.length > 0) return undefined
   try {
-    return wholeDeclaration(JSON.parse(argument) as Declared)
+    const given = JSON.parse(argument) as Declared | null
+    return given && kindOfDeclaration(given) ? given : undefined
   } catch {
     return undefined
   }
@@ -95,21 +96,35 @@ function declarationIn({ args }: InstalledTrigger): Declared | undefined {
 const isRunBy = ({ schema, name }: InstalledFunction, runs: InstalledTrigger['runs']): boolean =>
   runs.name === name && runs.schema === schema
 
-/** Returns what is attached to a table. Triggers of one declaration have one argument. */
+/**
+ * Returns what is attached to a table, beginning with what can be trusted. Triggers of one kind and name belong together,
+ * except those of other roles. If not exactly one of them has the declaration, nothing is known of it.
+ */
 export function attachedTo({
   triggers,
   functions,
 }: Pick<InstalledTriggers, 'triggers' | 'functions'>): InstalledDeclaration[] {
-  const byArgument = new Map<string, InstalledTrigger[]>()
-  for (const one of triggers) byArgument.set(one.args, [...(byArgument.get(one.args) ?? []), one])
-  return [...byArgument.values()].flatMap((all) => {
-    const declaration = all[0] && declarationIn(all[0])
-    if (!declaration) return []
-    const own = functions.filter((one) => all.some(({ runs }) => isRunBy(one, runs)))
+  const groups = new Map<string, { kind: Declared['kind']; name: string; isOurs: boolean; all: InstalledTrigger[] }>()
+  for (const trigger of triggers) {
+    const { kind, name } = argumentOf(trigger) ?? {}
+    if (kind === undefined || name === undefined) continue
     // A function that is not ours, on a trigger with our name, is not among these.
-    const trusted = all.every(({ runs }) => own.some((one) => one.trusted && isRunBy(one, runs)))
-    return [{ declaration, triggers: all, functions: own, trusted }]
+    const isOurs = functions.some((one) => one.trusted && isRunBy(one, trigger.runs))
+    const key = JSON.stringify([kind, name, isOurs])
+    const group = groups.get(key) ?? { kind, name, isOurs, all: [] }
+    groups.set(key, { ...group, all: [...group.all, trigger] })
+  }
+  const attached = [...groups.values()].flatMap(({ kind, name, isOurs, all }) => {
+    const whole = all.flatMap((one) => {
+      const argument = argumentOf(one)
+      return argument && 'bodies' in argument ? [{ argument, type: one.type }] : []
+    })
+    const [main] = whole.length === 1 && whole[0]?.type === kindOfDeclaration({ kind })?.main ? whole : []
+    const declaration = wholeDeclaration(main?.argument ?? { kind, name })
+    const own = functions.filter((one) => all.some(({ runs }) => isRunBy(one, runs)))
+    return declaration ? [{ declaration, triggers: all, functions: own, trusted: isOurs && main !== undefined }] : []
   })
+  return attached.toSorted((one, other) => Number(other.trusted) - Number(one.trusted))
 }
 
 /** Returns what is attached of a kind, if only the table's owner can have written it, in a version that we know. */
@@ -164,8 +179,10 @@ export const isWhole = ({ declaration, triggers }: InstalledDeclaration): boolea
   triggers.every(({ enabled, unguarded }) => enabled && unguarded.length === 0)
 
 /** The trigger that fires on these events. */
-const firing = ({ triggers }: Pick<InstalledDeclaration, 'triggers'>, type: number): InstalledTrigger | undefined =>
-  triggers.find((one) => one.type === type)
+const firing = (
+  { triggers }: Pick<InstalledDeclaration, 'triggers'>,
+  type: number | undefined,
+): InstalledTrigger | undefined => triggers.find((one) => one.type === type)
 
 /** A wanted declaration, the installed one, and how they are compared. */
 interface Comparison {
@@ -190,19 +207,27 @@ export function attachedDrift(wanted: WantedDeclaration, state: InstalledTrigger
   const object = objectOf(wanted)
   const ofCode = object === 'guard' ? object : 'function'
   const all = attachedTo(state).filter((one) => isOf(declaration, one))
-  const found = all.find(({ trusted }) => trusted) ?? all[0]
+  const [found] = all
   if (!found) return [{ kind: 'missing', object, name: label }]
-  const difference = declarationDifference(declaration, found.declaration)
+  // Triggers that are missing, because their function was given to another role.
+  const given = all.filter((one) => wanted.triggers.some(({ type }) => !firing(found, type) && firing(one, type)))
+  // Without its main trigger, which is reported below, its declaration is not known.
+  const isKnown = firing(found, kindOfDeclaration(declaration)?.main) !== undefined
+  const difference = isKnown ? declarationDifference(declaration, found.declaration) : undefined
   const isOthers = difference === undefined && found.declaration.protocol !== declaration.protocol
   const comparison = { wanted, found, state, difference, isOthers, exact: exact && !isOthers }
   const different = (name: string, detail: string | undefined, on = object): Finding[] =>
     detail === undefined ? [] : [{ kind: 'different', object: on, name, detail }]
   return [
     ...different(label, difference ?? (comparison.exact ? codeDifference(comparison) : undefined), ofCode),
-    ...found.functions.flatMap((one) =>
-      different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one, []) : undefined), ofCode),
-    ),
-    ...wanted.triggers.flatMap((one) => triggerDrift(one, comparison)),
+    ...[found, ...given]
+      .flatMap(({ functions }) => functions)
+      .flatMap((one) =>
+        different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one, []) : undefined), ofCode),
+      ),
+    ...wanted.triggers
+      .filter(({ type }) => !given.some((one) => firing(one, type)))
+      .flatMap((one) => triggerDrift(one, comparison)),
     ...wanted.tables.flatMap((table) => {
       const isGone = state.tables.every(({ name }) => name !== table.name)
       return different(table.name, isGone || exact ? tableDifference(table, state) : undefined, 'table')
@@ -217,10 +242,11 @@ const isOf = ({ kind, name }: Declared, { declaration }: Pick<InstalledDeclarati
   declaration.kind === kind && declaration.name === name
 
 function codeDifference({ wanted, found, state }: Comparison): string | undefined {
+  const { bodies, on } = found.declaration
   const isComplete = wanted.triggers.every(({ type }) => firing(found, type))
-  if (isComplete && codeOf(found) !== found.declaration.bodies) return 'its body differs'
+  if (isComplete && codeOf(found) !== bodies) return 'its body differs'
   // The triggers work, and may cost more.
-  return found.declaration.on?.join('\0') === [state.schema, state.table].join('\0')
+  return on === undefined || on.join('\0') === [state.schema, state.table].join('\0')
     ? undefined
     : 'its table was renamed'
 }

@@ -4,8 +4,8 @@ import type { TextTable } from '../sql/text-table'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
 
 /**
- * A declaration of a text, a name or a number, as attach writes it into the arguments of triggers. Its kind has further
- * keys. src/library/report.sql describes those that all kinds have.
+ * A declaration of a text, a name or a number, as attach writes it into the argument of its main trigger. Its kind has
+ * further keys. src/library/report.sql describes those that all kinds have.
  */
 export interface Declared {
   readonly kind: AttachedKind
@@ -56,7 +56,7 @@ interface Kind<D extends Declared> {
   readonly columns: (whole: D) => Readonly<Record<string, string>>
   /** The keys that change only what the triggers do. While the rows remain, attach replaces the triggers in place. */
   readonly ofTriggers: readonly (keyof D)[]
-  /** The `pg_trigger.tgtype` of a trigger that each declaration has. */
+  /** The `pg_trigger.tgtype` of the trigger whose argument is the whole declaration. */
   readonly main: number
 }
 
@@ -139,7 +139,8 @@ const NUMBER: Kind<NumberedDeclaration> = {
 const KINDS = { text: TEXT, number: NUMBER } as unknown as Readonly<Partial<Record<string, Kind<Declared>>>>
 
 /** Returns what the declarations of a kind have in common. Undefined for a kind that this release does not know. */
-export const kindOfDeclaration = ({ kind }: Pick<Declared, 'kind'>): Kind<Declared> | undefined => KINDS[kind]
+export const kindOfDeclaration = ({ kind }: Pick<Declared, 'kind'>): Kind<Declared> | undefined =>
+  Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined
 
 /** The columns of a declaration by their role, in the order in which `UPDATE OF` names them. */
 export const columnsOf = (whole: Declared): Readonly<Record<string, string>> =>

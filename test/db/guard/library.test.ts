@@ -360,6 +360,46 @@ test('no operator of the schema runs, whatever the library does for its caller',
   await client.query(`set search_path to pg_catalog; truncate spied.hits`)
 })
 
+describe('the declaration', () => {
+  const REST = 'unique_text_page__url_rest'
+  const declared = guardOf(textTable()).declaration
+
+  test('is the argument of one trigger, and the others have kind and name', async () => {
+    const { rows } = await client.query<{ name: string; argument: string }>(
+      `select tgname as name, convert_from(substring(tgargs for octet_length(tgargs) - 1), 'UTF8') as argument
+         from pg_trigger where tgrelid = 'page'::regclass order by tgname = '${REST}'`,
+    )
+    const main = rows.pop()
+    expect(rows.map(({ argument }) => argument)).toEqual(Array(5).fill('{"kind": "text", "name": "url"}'))
+    expect(JSON.parse(main?.argument ?? '')).toMatchObject({ index: 'page url', triggers: [5, 7, 9, 17, 19, 23] })
+  })
+  test.each([
+    ['is lost with its trigger', '', 'its main trigger is missing'],
+    ['is there twice', `'', ''`, 'it has several main triggers'],
+    ['is there with another one', `'"text": ["url"]', '"text": ["title"]'`, 'it has several main triggers'],
+  ])('%s, which is refused, seen and mended', async (_, change, problem) => {
+    await client.query(`insert into page (url) values ('a1'), ('a2')`)
+    await client.query(
+      change === ''
+        ? `drop trigger ${REST} on page`
+        : `do $$ begin execute replace(replace((select pg_get_triggerdef(oid) from pg_trigger
+             where tgname = '${REST}' and tgrelid = 'page'::regclass), '_rest', '_more'), ${change}); end $$`,
+    )
+    expect(await problems()).toContain(problem)
+    const promoted = client.query(`delete from page where url = 'a1'`)
+    await expect(promoted).rejects.toMatchObject({ code: '55000', constraint: expect.any(String) as string })
+    await attach(declared)
+    expect([await problems(), (await triggers()).length]).toEqual([[], 6])
+    await client.query(`insert into page (url) values ('a3'); delete from page where url = 'a1'`)
+    expect(await rowsOf(client, textTable())).toBe('a2@0! a3@2')
+  })
+  test.each(['drop trigger', 'alter trigger'])('is not needed to detach: %s', async (command) => {
+    await client.query(`${command} ${REST} on page ${command.startsWith('drop') ? '' : 'rename to mine'}`)
+    const { rows } = await client.query(`select unique_text_detach_v1('page', 'url') as was`)
+    expect([rows, await triggers(), await functions()]).toEqual([[{ was: true }], [], []])
+  })
+})
+
 test('detach says whether there was a guard', async () => {
   const detach = async (): Promise<unknown[]> =>
     (await client.query(`select unique_text_detach_v1('page', 'url') as was`)).rows

@@ -1,4 +1,4 @@
-import { beforeEach, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { numberOf } from '../../../src/numbers/sql/declared'
 import { plainName } from '../../../src/sql/identifier'
 import type { NumberTable } from '../../../src/sql/numbers'
@@ -69,7 +69,7 @@ test('a declaration that another role has put into a trigger moves and drops not
   await insert('comment', [1, 1])
   const { rows } = await client.query<{ declaration: string }>(
     `select convert_from(substring(tgargs from 1 for octet_length(tgargs) - 1), 'UTF8') as declaration from pg_trigger
-      where tgname = 'numbers_comment__number_look'`,
+      where tgname = 'numbers_comment__number_place_insert'`,
   )
   await client.query(`do $$ begin create role number_thief; exception when duplicate_object then null; end $$;
     create table orders (id integer); insert into orders values (1); create table mine (id integer, number integer);
@@ -97,4 +97,48 @@ test('a table of scopes that is renamed is found by its trigger', async () => {
   await insert('comment', [1])
   expect(await numbersOf(client, comment)).toBe('1: 4 #1')
   expect(await scopesIn()).toEqual(['numbers_comment__number_scopes'])
+})
+
+describe('the declaration is the argument of one trigger', () => {
+  const MAIN = 'numbers_comment__number_place_insert'
+  const problems = async (): Promise<string[]> => {
+    const { rows } = await client.query<{ problems: string[] }>('select problems from unique_text_report_v1()')
+    return rows.flatMap((one) => one.problems)
+  }
+  beforeEach(async () => {
+    await createNumberedTable(client, comment)
+    await insert('comment', [1, 1])
+    await client.query('delete from comment where number = 2')
+  })
+
+  test('and the others have kind and name', async () => {
+    const { rows } = await client.query<{ argument: string }>(
+      `select convert_from(substring(tgargs for octet_length(tgargs) - 1), 'UTF8') as argument
+         from pg_trigger where tgrelid = 'comment'::regclass order by tgname = '${MAIN}'`,
+    )
+    const main = rows.pop()
+    expect(new Set(rows.map(({ argument }) => argument))).toEqual(new Set(['{"kind": "number", "name": "number"}']))
+    expect(JSON.parse(main?.argument ?? '')).toMatchObject(numberOf(comment).declaration)
+  })
+  test.each([
+    ['lost', `drop trigger ${MAIN} on comment`, 'its main trigger is missing'],
+    [
+      'twice',
+      `do $$ begin execute replace((select pg_get_triggerdef(oid) from pg_trigger where tgname = '${MAIN}'), '${MAIN}', 'x');
+       end $$`,
+      'it has several main triggers',
+    ],
+  ])('%s: seen, and mended with the numbers that were given', async (_, change, problem) => {
+    await client.query(change)
+    expect(await problems()).toContain(problem)
+    await client.query(numberOf(comment).attach)
+    expect(await problems()).toEqual([])
+    await insert('comment', [1])
+    expect(await numbersOf(client, comment)).toBe('1: 1 3 #2')
+  })
+  test('without it, detach removes everything', async () => {
+    await client.query(`drop trigger ${MAIN} on comment`)
+    const { rows } = await client.query(`select unique_text_detach_number_v1('comment', 'number') as was`)
+    expect([rows, await scopesIn()]).toEqual([[{ was: true }], []])
+  })
 })

@@ -67,7 +67,7 @@ const replaced =
   () =>
     `create or replace function ${name}() returns trigger language plpgsql security definer as $other$${change(bodies.get(name) ?? '')}$other$`
 
-/** Changes the declaration in the arguments of all triggers. */
+/** Changes the declaration in the argument of the main trigger. */
 const declared = (from: string, to: string): string =>
   `do $$ begin
      update pg_trigger set tgargs = decode(replace(encode(tgargs, 'escape'), '${from}', '${to}'), 'escape')
@@ -141,6 +141,16 @@ describe('is seen', () => {
       declared(from, to),
       [ofGuard(PLACE, 'it was made for another declaration')],
     ]),
+    [
+      'a declaration that is gone with its trigger',
+      `drop trigger "${REST}" on page`,
+      [{ kind: 'missing', object: 'guard', name: REST }],
+    ],
+    [
+      'two declarations',
+      () => (definitions.get(REST) ?? '').replace(REST, `${REST}_twice`),
+      [ofGuard(PLACE, 'it was made for another declaration')],
+    ],
     ['a trigger that is gone', `drop trigger "${INSERT}" on page`, insertIs('missing')],
     ['a trigger that is off', `alter table page disable trigger "${INSERT}"`, insertIs('disabled')],
     ['a trigger for replicas only', `alter table page enable replica trigger "${INSERT}"`, insertIs('disabled')],

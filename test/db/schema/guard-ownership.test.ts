@@ -236,20 +236,22 @@ test('who may execute a function stops no operation, and is mended by what is ge
 describe('what an untrusted role owns', () => {
   const EVIL = `create or replace function ${TEXT} returns trigger language plpgsql as 'begin /* evil */ return new; end'`
 
-  test('and puts on the table with a forged note steers no migration', async () => {
+  test.each(['main', 'other'])('and puts on the table as a forged %s trigger steers no migration', async (which) => {
     const dataSource = await migrated()
     const { rows } = await client.query<{ argument: string }>(
       `select convert_from(substring(tgargs from 1 for octet_length(tgargs) - 1), 'UTF8') as argument
-         from pg_trigger where tgrelid = 'page'::regclass limit 1`,
+         from pg_trigger where tgrelid = 'page'::regclass and tgtype = 23`,
     )
     const argument = rows[0]?.argument ?? ''
-    const forged = argument.replace('"index": "', '"index": "other ')
+    const forged =
+      which === 'main' ? argument.replace('"index": "', '"index": "other ') : '{"kind": "text", "name": "url"}'
     expect(forged).not.toBe(argument)
     await client.query(`grant trigger on page to ${quote(attacker)}`)
     await attack(
       harmless('unique_text_forged()'),
       `create trigger forged after insert on page for each row execute function unique_text_forged(${literal(forged)})`,
     )
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
     const { up, down } = await generate(dataSource)
     expect(up).toEqual(['DROP TRIGGER IF EXISTS "forged" ON "page"'])
     expect(down).toEqual([expect.stringMatching(/^CREATE TRIGGER forged /)])
