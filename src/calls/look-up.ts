@@ -187,9 +187,11 @@ export function rowToFind(call: string, entityText: EntityText, values: ObjectLi
   const others = pathsBeside(metadata, [...text.map(({ column }) => column), ...scope], values)
   // If a condition were ignored, the call might return a row that the caller did not request.
   if (others.length > 0) {
+    const [by, without] = [[name, ...scope.map(({ propertyPath }) => propertyPath)], others].map((names) =>
+      names.map((one) => `"${one}"`).join(', '),
+    )
     throw new DeclarationError(
-      `${call} looks a row of ${metadata.name} up by "${name}" alone. ` +
-        `Leave out ${others.map((one) => `"${one}"`).join(', ')}, or use TypeORM's own calls.`,
+      `${call} finds a row of ${metadata.name} by ${by} only. Leave out ${without}, or use TypeORM's own calls.`,
     )
   }
   try {

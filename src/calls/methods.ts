@@ -14,7 +14,7 @@ import { findOrCreate, findOrCreateMany } from './find-or-create'
 import { insertOrFail, type Writable } from './insert-or-fail'
 import type { FindOrCreateManyResult } from './many'
 import type { FindOrCreateResult } from './one-row'
-import { type RowId, updateOrFail } from './update-or-fail'
+import { type ChangeWithKey, type RowId, updateOrFail } from './update-or-fail'
 import { upsertByText } from './upsert'
 import { findOneByText } from './look-up'
 
@@ -136,9 +136,19 @@ export class UniqueTextEntity extends BaseEntity {
     this: EntityClass<Entity>,
     id: RowId<NoInfer<Entity>>,
     changes: Writable<NoInfer<Entity>>,
-  ): Promise<Entity> {
+  ): Promise<Entity>
+  /** Updates rows at once, or throws a `TextTakenError` with every taken text, outside of your transactions. */
+  static async updateOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    changes: readonly ChangeWithKey<NoInfer<Entity>>[],
+  ): Promise<Entity[]>
+  static async updateOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    id: RowId<Entity> & readonly ChangeWithKey<Entity>[],
+    changes?: Writable<Entity>,
+  ): Promise<unknown> {
     const { manager, target } = this.getRepository<Entity>()
-    return await updateOrFail(manager, target, id, changes)
+    return await updateOrFail<Entity>(manager, target, id, changes as Writable<Entity>)
   }
 }
 
@@ -208,6 +218,11 @@ export interface UniqueTextMethods {
     id: RowId<NoInfer<Entity>>,
     changes: Writable<NoInfer<Entity>>,
   ): Promise<Entity>
+  /** Updates rows at once, or throws a `TextTakenError` with every taken text, with the repository's manager. */
+  updateOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    changes: readonly ChangeWithKey<NoInfer<Entity>>[],
+  ): Promise<Entity[]>
 }
 
 /**
@@ -250,7 +265,11 @@ export const uniqueTextMethods: UniqueTextMethods = {
   ): Promise<Entity & Entity[]> {
     return (await insertOrFail(this.manager, this.target, values as DeepPartial<Entity>)) as Entity & Entity[]
   },
-  async updateOrFail(id, changes) {
-    return await updateOrFail(this.manager, this.target, id, changes)
+  async updateOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    id: RowId<Entity> & readonly ChangeWithKey<Entity>[],
+    changes?: Writable<Entity>,
+  ): Promise<never> {
+    return (await updateOrFail<Entity>(this.manager, this.target, id, changes as Writable<Entity>)) as never
   },
 }

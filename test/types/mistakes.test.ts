@@ -71,13 +71,19 @@ test('22 mistakes: the compiler finds those that it can know without the declara
     // @ts-expect-error (a number is no name)
     rename(manager, Page, 1, { rank: 'a' }),
   ])
-  // Only the DataSource knows these. Each throws a DeclarationError, or a TextRejectedError, before any SQL.
+  // Only the DataSource knows what these lack. Each is refused before any SQL, with the error beside it.
   void (() => [
+    // TextRejectedError: the property is missing
     findOrCreate(manager, Page, { tenant }),
+    // DeclarationError: "url" of Page is unique within "tenant.id". Give its value.
     findOrCreateMany(manager, Page, [{ url: 'a' }]),
+    // DeclarationError: existsByText() finds a row of Page by "url", "tenant.id" only. Leave out "title"
     existsByText(manager, Page, { tenant, url: 'a', title: 'b' }),
+    // DeclarationError: Page declares no unique text "ulr". The option "by" takes one of "url". (`as` names a text, too.)
     deleteByText(manager, Page, { tenant, url: 'a' }, { by: 'ulr' }),
+    // DeclarationError: firstFreeText() finds a row of Page by "url", "tenant.id" only. Leave out "title"
     firstFreeText(manager, Page, [{ tenant, title: 'a' }]),
+    // DeclarationError: rename(): "title" is not a name
     rename(manager, Page, 1, { title: 'a' }),
   ])
 })

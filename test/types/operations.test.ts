@@ -422,6 +422,10 @@ describe('insertOrFail and updateOrFail', () => {
     expectTypeOf(changed).returns.resolves.toEqualTypeOf<[Page, Counted]>()
     expectTypeOf(() => pages.updateOrFail({ id: 1 }, { url: 'a' })).returns.resolves.toEqualTypeOf<Page>()
     expectTypeOf(() => Page.updateOrFail(1, { url: 'a' })).returns.resolves.toEqualTypeOf<Page>()
+    const list = [{ id: 1, url: 'a' }]
+    expectTypeOf(() => updateOrFail(manager, Page, list)).returns.resolves.toEqualTypeOf<Page[]>()
+    expectTypeOf(() => pages.updateOrFail(list)).returns.resolves.toEqualTypeOf<Page[]>()
+    expectTypeOf(() => Page.updateOrFail(list)).returns.resolves.toEqualTypeOf<Page[]>()
   })
 
   test('take properties of the entity, and functions that give SQL', () => {
@@ -437,6 +441,10 @@ describe('insertOrFail and updateOrFail', () => {
     void (() => updateOrFail(manager, Page, 1, { uri: 'a' }))
     // @ts-expect-error (no changes)
     void (() => updateOrFail(manager, Page, 1))
+    // @ts-expect-error (a change of a list without its key, in active-record style)
+    void (() => Page.updateOrFail([{ url: 'a' }]))
+    // @ts-expect-error (a change of a list without its key, on a repository)
+    void (() => pages.updateOrFail([{ url: 'a' }]))
     // @ts-expect-error (a manager, not a repository)
     void (() => insertOrFail(repository, Page, { url: 'a' }))
   })

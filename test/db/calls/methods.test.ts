@@ -93,6 +93,11 @@ describe.each(Object.entries(ways))('by %s, with the same options', (_, pages) =
     const taken = [{ id: { id: upserted.entity.id } }]
     expect(await rejection(pages().updateOrFail(id, { url: 'a' }))).toMatchObject({ code: 'TEXT_TAKEN', taken })
     expect(await pages().updateOrFail({ id }, { url: 'd' })).toMatchObject({ id, url: 'd' })
+    const swapped = [
+      { id, url: 'a' },
+      { id: upserted.entity.id, url: 'd' },
+    ]
+    expect(await pages().updateOrFail(swapped)).toMatchObject(swapped)
   })
 })
 
