@@ -45,7 +45,18 @@ test('a project with the tarball runs the quick start and the commands of README
 /** What the lines of a document leave out. */
 const programOf = (lines: readonly Lines[]): string => `
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { Column, DataSource, Entity, type EntityManager, Index, PrimaryGeneratedColumn, Raw } from 'typeorm'
+import {
+  Column,
+  DataSource,
+  Entity,
+  type EntityManager,
+  Index,
+  JoinColumn,
+  OneToOne,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  Raw,
+} from 'typeorm'
 import {
   countByText,
   deleteByText,
@@ -70,7 +81,7 @@ import { Page } from './ormconfig'
 ${lines.map(({ classes }) => classes).join('\n')}
 
 async function main() {
-  const entities = [Page, Link, Visit, Url, User, Comment, Bookmark, Article, Name, OnceToken]
+  const entities = [Page, Link, Visit, Url, User, Comment, Bookmark, Article, Order, Invoice, Name, OnceToken]
   const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
   const { manager } = await dataSource.initialize()
 ${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
@@ -81,10 +92,10 @@ void main()
 `
 
 test(
-  'the lines of README.md, operations.md, normalizers.md and url.md print what is beside them',
+  'the lines of README.md, operations.md, normalizers.md, url.md and numbers.md print what is beside them',
   PATIENCE,
   async () => {
-    const names = ['README.md', 'docs/operations.md', 'docs/normalizers.md', 'docs/url.md']
+    const names = ['README.md', 'docs/operations.md', 'docs/normalizers.md', 'docs/url.md', 'docs/numbers.md']
     const pages = names.map((name) => readFile(path.join(ROOT, name), 'utf8'))
     const lines = readLines((await Promise.all(pages)).join(''))
     expect(lines.map(({ name }) => name)).toEqual([
@@ -97,6 +108,7 @@ test(
       'isbn',
       'url',
       'prefix',
+      'confirmed',
     ])
     const project = await makeProject(workspace.installation, 'lines', {
       databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),
