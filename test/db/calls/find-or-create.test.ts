@@ -7,9 +7,11 @@ import {
   findOrCreateMany,
   TextRejectedError,
   UniqueText,
+  upsertByText,
 } from '../../../src'
 import { fewHashes, oneHash } from '../../support/digests'
 import { useDatabase } from '../../support/database'
+import { queriesOf } from '../../support/queries'
 import { column, entity, text } from '../../support/entity'
 import { Page } from '../../support/titled-page'
 
@@ -40,6 +42,20 @@ describe('findOrCreate', () => {
     const second = await findOrCreate(manager, Page, { url: 'a', title: 'other' })
     expect(second).toEqual({ entity: { id: 1, url: 'a', title: 'T' }, created: false, attempts: 1 })
     expect((await findOrCreate(manager, Page, { url: 'b' })).entity.id).toBe(2)
+  })
+
+  test('does not touch a row that it finds, and sends nothing for no rows', async () => {
+    await findOrCreate(manager, Page, { url: 'a' })
+    const version = (): Promise<unknown> => dataSource.query('select xmin, ctid from page')
+    const before = await version()
+    await findOrCreate(manager, Page, { url: 'a', title: 'other' })
+    await findOrCreateMany(manager, Page, [{ url: 'a', title: 'other' }])
+    expect(await version()).toEqual(before)
+    const sent = await queriesOf(dataSource, async () => {
+      expect(await findOrCreateMany(manager, Page, [])).toEqual([])
+      expect(await upsertByText(manager, Page, [])).toEqual([])
+    })
+    expect(sent).toEqual([])
   })
 
   test('keeps texts of equal hash apart, numbered from 0', async () => {

@@ -90,15 +90,6 @@ const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown
   'create in a chain, or raise': (shape) => createInChainStatement(shape, 'raise'),
 }
 
-// The others are held by the lint of what is sent, and by the tests that run them.
-test.each(['find or create', 'find or create many', 'taken by inserts', 'upsert'])(
-  '%s: the SQL, golden',
-  async (name) => {
-    const sql = [page, scoped].map((shape) => `${STATEMENTS[name]?.(shape).sql};\n`).join('\n')
-    await expect(sql).toMatchFileSnapshot(`../../golden/${name.replaceAll(' ', '-')}.sql`)
-  },
-)
-
 test('only the plan for partitions of any scope is kept', () => {
   const nameOf = (shape: Partial<RowShape>): boolean =>
     findOrCreateManyStatement({ ...batchOf(scoped), ...shape }).name !== ''
