@@ -53,7 +53,7 @@ describe.concurrent('docs/recipes.md', () => {
   })
 })
 
-describe('docs/your-project.md', () => {
+describe.concurrent('docs/your-project.md', () => {
   const migrations = setUp.of('Migrations, also in tests')
   const sections = setUp.executed.filter(([title]) => title !== 'Migrations, also in tests')
   const ofCommonJs = new Set(['Several bundles', 'JavaScript'])
@@ -87,7 +87,7 @@ describe('docs/your-project.md', () => {
     ])
   })
 
-  test.concurrent.each(projects)('$title in a project of type $type', PATIENCE, async ({ title, type, recipe }) => {
+  test.each(projects)('$title in a project of type $type', PATIENCE, async ({ title, type, recipe }) => {
     const own = { ...recipe.files, 'package.json': JSON.stringify({ type }) }
     const files: Record<string, string> = { ...shared, ...generated, ...own }
     // As the section says.
@@ -98,7 +98,8 @@ describe('docs/your-project.md', () => {
   })
 })
 
-describe('docs/recipes.md: HTTP requests that arrive twice', () => {
+// Each case waits ten seconds for work that takes longer than that, so all of them run at once.
+describe.concurrent('docs/recipes.md: HTTP requests that arrive twice', () => {
   let project: Project
   const { files } = recipes.of('HTTP requests that arrive twice')
 
@@ -106,7 +107,6 @@ describe('docs/recipes.md: HTTP requests that arrive twice', () => {
     const { 'tsconfig.json': compiler = '', ...common } = recipes.shared
     project = await makeProject(neighbourhood.installation, 'http', {
       fixture: 'http',
-      databaseUrl: await newDatabase('http'),
       files: { ...common, ...files, ...recipes.of('NestJS').files, 'tsconfig.recipes.json': compiler },
     })
     succeed(await project.run('tsc', ['-p', '.']))
@@ -116,7 +116,8 @@ describe('docs/recipes.md: HTTP requests that arrive twice', () => {
     '%s: of 50 requests at once one pays, and every case has the answer of the page',
     PATIENCE,
     async (server) => {
-      expect(succeed(await project.run('node', ['dist/check.js', server])).stdout).toBe('checked\n')
+      const own = `DATABASE_URL=${await newDatabase(server)}`
+      expect(succeed(await project.run('env', [own, 'node', 'dist/check.js', server])).stdout).toBe('checked\n')
     },
   )
 
@@ -127,7 +128,7 @@ describe('docs/recipes.md: HTTP requests that arrive twice', () => {
   })
 })
 
-describe('examples/service', () => {
+describe.concurrent('examples/service', () => {
   test('does what its README.md says: migrations, a running service, an import, tests', PATIENCE, async () => {
     const databaseUrl = await newDatabase('service')
     const project = await makeProject(neighbourhood.installation, 'service', { example: 'service', databaseUrl })

@@ -64,9 +64,18 @@ export async function openNeighbourhood(name: 'libraries' | 'neighbours'): Promi
     const folder = path.join(temporary, name)
     await cp(path.join(import.meta.dirname, name), folder, { recursive: true })
     const [tarball] = await allEnded([pack(temporary), npm(folder, ['ci'])])
-    await npm(folder, ['install', '--no-save', tarball])
+    await putBeside(path.join(folder, 'node_modules'), tarball)
     return { installation: { folder } }
   })
+}
+
+/** As npm would install it, which takes half a minute beside so many packages. package.test.ts lets npm do it. */
+async function putBeside(packages: string, tarball: string): Promise<void> {
+  const own = path.join(packages, 'typeorm-unique-text')
+  await mkdir(own)
+  await unpack(tarball, own)
+  await symlink(path.join(own, 'dist/cli/main.js'), path.join(packages, '.bin/typeorm-unique-text'))
+  await chmod(path.join(own, 'dist/cli/main.js'), 0o755)
 }
 
 /** The tarball among the packages of this checkout: nothing is installed, and no registry is needed. */
@@ -74,14 +83,10 @@ export async function openBesideOwnPackages(): Promise<Neighbourhood> {
   return await inTemporaryFolder(async (temporary) => {
     const folder = path.join(temporary, 'linked')
     const packages = path.join(folder, 'node_modules')
-    const own = path.join(packages, 'typeorm-unique-text')
-    await mkdir(own, { recursive: true })
-    await unpack(await pack(temporary), own)
+    await mkdir(path.join(packages, '.bin'), { recursive: true })
+    await putBeside(packages, await pack(temporary))
     await linkOthers(path.join(checkout, 'node_modules'), packages)
-    await mkdir(path.join(packages, '.bin'))
     await linkOthers(path.join(checkout, 'node_modules/.bin'), path.join(packages, '.bin'))
-    await symlink(path.join(own, 'dist/cli/main.js'), path.join(packages, '.bin/typeorm-unique-text'))
-    await chmod(path.join(own, 'dist/cli/main.js'), 0o755)
     return { installation: { folder } }
   })
 }
