@@ -167,37 +167,6 @@ describe("what is sent behind a savepoint in the caller's transaction", () => {
     })
   })
 
-  test.each([
-    ['a name', true],
-    ['no name, for a pooler', false],
-  ])('sends each value as pg does: %s', async (_, prepare) => {
-    const own = await db.dataSource([Page, Note], { synchronize: false, extra: { max: 1 } }, { prepare })
-    const sql = `SELECT $1::text[], $2::text[], $3::int[], $4::jsonb::text, $5::text, $6::int, $7::boolean,
-      $8::timestamptz = '2020-02-03T04:05:06Z', $9::bytea`
-    const values = [
-      ['a', null, 'q"u\\o,te{}', '', 'NULL'],
-      [],
-      [1, 2],
-      { a: [1] },
-      'é\u{1F600}',
-      7,
-      true,
-      new Date(Date.UTC(2020, 1, 3, 4, 5, 6)),
-      Buffer.from([0, 255]),
-    ]
-    const expected = [['a', null, 'q"u\\o,te{}', '', 'NULL'], [], [1, 2], '{"a": [1]}', 'é\u{1F600}', 7, true, true]
-    await own.transaction(async (manager) => {
-      for (let round = 0; round < 3; round += 1) {
-        const [row = []] = await behindSavepoint(manager, sql, values)
-        expect(row.slice(0, 8)).toEqual(expected)
-        expect([...(row[8] as Buffer)]).toEqual([0, 255])
-        const plain = sql.replace(/\$8[^,]*,\s*\$9::bytea/u, '1').replace('$4::jsonb::text', '$4::text')
-        const plainRows = await behindSavepoint(manager, plain, [...values.slice(0, 3), 'x', ...values.slice(4, 7)])
-        expect(plainRows).toEqual([[...expected.slice(0, 3), 'x', ...expected.slice(4, 7), 1]])
-      }
-    })
-  })
-
   test('is prepared where it has a name, and nothing else is', async () => {
     const own = await db.dataSource([Page, Note], { synchronize: false, extra: { max: 1 } })
     await own.transaction(async (manager) => {
@@ -302,18 +271,6 @@ describe("a single call in the caller's transaction", () => {
         own: boolean
       }[]
       expect(row?.own).toBe(true)
-    })
-  })
-
-  test('that is refused aborts it, as an INSERT of the caller would, and findOrCreateMany of one row does not', async () => {
-    const row = { url: 'too long', title: 'x'.repeat(11) }
-    await dataSource.transaction(async (manager) => {
-      const [result] = await findOrCreateMany(manager, Page, [row])
-      expect(result).toHaveProperty('error')
-      await manager.query('SAVEPOINT mine')
-      expect(codeOf(await rejection(findOrCreate(manager, Page, row)))).toBe('22001')
-      expect(codeOf(await rejection(manager.query('SELECT 1')))).toBe('25P02')
-      await manager.query('ROLLBACK TO SAVEPOINT mine')
     })
   })
 })

@@ -13,14 +13,12 @@ import {
 } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
-  DeclarationError,
   findOneByText,
   findOrCreate,
   findOrCreateMany,
   UniqueText,
   type UniqueTextDataSourceOptions,
   upsertByText,
-  withUniqueText,
 } from '../../../src'
 import { literal } from '../../../src/sql/identifier'
 import { md5 } from '../../../src/text/digest'
@@ -29,7 +27,6 @@ import { whileBusy } from '../../support/busy'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 import { column, createDate, deleteDate, entity, text, toOne } from '../../support/entity'
-import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
 const Site = entity('Site', { name: text() })
@@ -657,12 +654,6 @@ describe('option coalesce', () => {
       await own.query('alter table page disable row level security')
     }
   })
-
-  test('another value than true or false is refused', () => {
-    const options = { coalesce: 'no' } as unknown as { coalesce: boolean }
-    expect(() => withUniqueText(dataSource, options)).toThrow(DeclarationError)
-    expect(() => withUniqueText(dataSource, options)).toThrow('coalesce must be true or false')
-  })
 })
 
 describe.each([1, 2])('with a pool of %i', (poolSize) => {
@@ -692,15 +683,6 @@ test('callers that hold connections of a small pool are answered', async () => {
       }),
     ),
   )
-})
-
-test('the stack of an error of the call has the line of the caller', async () => {
-  const error = await crowd(Page, () =>
-    rejection(
-      all(...[1, 2, 3].map((index) => findOrCreate(manager, Page, { url: `stack ${index}`, title: 'too long' }))),
-    ),
-  )
-  expect((error.result as Error).stack).toContain('coalescing.test.ts')
 })
 
 function fail(): never {

@@ -3,7 +3,6 @@ import type { Client } from 'pg'
 import type { EntityManager } from 'typeorm'
 import { describe, expect, test, vi } from 'vitest'
 import {
-  ChainLimitError,
   findOneByText,
   findOrCreate,
   findOrCreateMany,
@@ -225,39 +224,6 @@ describe('the published pair, in other ways', () => {
     expect(report).toMatchObject({ created: 2, found: 1, rejected: 0, collisions: 1, end: { kind: 'done' } })
     await expectTwoRows(texts, [])
   })
-
-  test('findOneByText of the other text finds nothing', async () => {
-    await findOrCreate(manager, Page, { url: texts[0] })
-    expect(await findOneByText(manager, Page, { url: texts[1] })).toBeNull()
-  })
-
-  test('upsert of one again changes its own row only', async () => {
-    for (const url of [...texts, ...texts]) {
-      await manager.upsert(Page, { url, title: `of ${url}` }, ['urlHash', 'urlHashNumber'])
-    }
-    await expectTwoRows(texts, [])
-    for (const { url, title } of await manager.find(Page)) expect(title).toBe(`of ${url}`)
-  })
-
-  test('SQL that claims number 0 for the second is refused with 23505 by our index, and changes nothing', async () => {
-    const statement = 'insert into page (url, "urlHash") values ($1, $2)'
-    await client.query(statement, [texts[0], md5(texts[0])])
-    await expect(client.query(statement, [texts[1], md5(texts[1])])).rejects.toMatchObject({
-      code: '23505',
-      constraint: tableOf(Page).index,
-    })
-    expect((await stored()).map(({ url }) => url)).toEqual([texts[0]])
-  })
-
-  test('UPDATE of one into the other is refused with 40001', async () => {
-    for (const url of texts) await findOrCreate(manager, Page, { url })
-    for (const [from, to] of [texts, texts.toReversed()]) {
-      await expect(client.query('update page set url = $2 where url = $1', [from, to])).rejects.toMatchObject({
-        code: '40001',
-      })
-    }
-    await expectTwoRows(texts, [])
-  })
 })
 
 async function* lines(text: string): AsyncGenerator<Uint8Array> {
@@ -317,82 +283,12 @@ describe.each(Object.entries(URL_PATHS))('Url, colliding in its %s', (_, paths) 
     ])
   })
 
-  test('deleting the other changes nothing for the anchor', async () => {
-    const [first = '', second = ''] = urlsOn('example.com')
-    const [a, b] = [await parsed(first), await parsed(second)]
-    await b.remove()
-    expect(await numbers()).toEqual([[a.id, 0]])
-    expect(await parsed(first)).toEqual(a)
-  })
-
   test('a stored one cannot be changed into the other', async () => {
     const [first = '', second = ''] = urlsOn('example.com')
     const [a, b] = [await parsed(first), await parsed(second)]
     Object.assign(a, { path: b.path, query: b.query, fragment: b.fragment })
     await expect(a.save()).rejects.toBeInstanceOf(ImmutableTextError)
     expect(await parsed(first)).toMatchObject({ id: a.id })
-  })
-})
-
-describe('a chain', () => {
-  const chain = async (): Promise<[string, number][]> =>
-    (
-      await client.query<{ text: string; n: number }>('select text, "textHashNumber" as n from crowded order by n')
-    ).rows.map(({ text, n }) => [text, n])
-
-  const create = async (text: string): Promise<Crowded> => (await findOrCreate(manager, Crowded, { text })).entity
-
-  test('of which 0 and 10 are left gives the third text number 11', async () => {
-    for (let n = 0; n <= 10; n += 1) await create(`t${n}`)
-    await client.query('delete from crowded where "textHashNumber" between 1 and 9')
-    await create('third')
-    expect(await chain()).toEqual([
-      ['t0', 0],
-      ['t10', 10],
-      ['third', 11],
-    ])
-  })
-
-  test('whose anchor is deleted makes the lowest that is left number 0, and changes no other', async () => {
-    const rows = await Promise.all(['a', 'b', 'c', 'd'].map(create))
-    const before = await chain()
-    await client.query('delete from crowded where "textHashNumber" = 0')
-    expect(await chain()).toEqual(before.slice(1).map(([text, n], place) => [text, place === 0 ? 0 : n]))
-    for (const { id, text } of rows.filter(({ text }) => text !== before[0]?.[0])) {
-      expect(await create(text)).toMatchObject({ id, text })
-    }
-  })
-
-  test('of a thousand has a cost that is known, and ends at maxChainLength with ChainLimitError', async () => {
-    const REPEATS = 20
-    const measured: string[] = []
-    for (const length of [100, LONGEST_CHAIN - REPEATS]) {
-      const from = (await chain()).length
-      await client.query(`insert into crowded (text) select 'text ' || n from generate_series($1::int, $2) as n`, [
-        from,
-        length - 1,
-      ])
-      await client.query('vacuum analyze crowded')
-      const started = performance.now()
-      for (let n = 0; n < REPEATS; n += 1) await create(`at ${length}, ${n}`)
-      const created = performance.now()
-      for (let n = 0; n < REPEATS; n += 1) await create(`at ${length}, ${n}`)
-      const [insert, find] = [created - started, performance.now() - created].map((milliseconds) =>
-        Math.round((milliseconds / REPEATS) * 1_000),
-      )
-      measured.push(`${length}: ${insert} µs a new text, ${find} µs a known one`)
-    }
-    console.log(`collisions.test.ts: a chain of ${measured.join('; of ')}`)
-
-    expect(await chain()).toHaveLength(LONGEST_CHAIN)
-    await expect(create('one too many')).rejects.toBeInstanceOf(ChainLimitError)
-    const [known, refused] = await findOrCreateMany(manager, Crowded, [{ text: 'text 7' }, { text: 'more' }])
-    expect(known).toMatchObject({ created: false, entity: { text: 'text 7' } })
-    expect(refused).toMatchObject({ error: expect.any(ChainLimitError) })
-    await expect(client.query(`insert into crowded (text) values ('more')`)).rejects.toMatchObject({ code: 'UT002' })
-    await client.query(`delete from crowded where text = 'text 7'`)
-    await create('one too many')
-    expect(await chain()).toHaveLength(LONGEST_CHAIN)
   })
 })
 

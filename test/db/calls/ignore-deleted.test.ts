@@ -15,7 +15,6 @@ import {
   Unique,
 } from 'typeorm'
 import { describe, expect, test } from 'vitest'
-import { literal } from '../../../src/sql/identifier'
 import {
   findOneByText,
   findOrCreate,
@@ -27,15 +26,13 @@ import {
   upsertByText,
 } from '../../../src'
 import { trim } from '../../../src/text'
-import { textCondition, textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
+import { textCondition, textEquals } from '../../../src/typeorm-calls'
 import { textsOfEntity } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { takenBy } from '../../support/results'
 import { column, deleteDate, entity, plain, text, toOne } from '../../support/entity'
-import { loggerOf } from '../../support/logger'
 import { generate, runAll } from '../../support/generated'
 import { fewHashes } from '../../support/digests'
-import { violations } from '../../support/guarded-table'
 
 const db = useDatabase()
 const client = db.useClient({ emptied: true })
@@ -61,10 +58,6 @@ class SnakeNames extends DefaultNamingStrategy {
 }
 
 const Link = entity('Link', { page: toOne(() => Page) })
-
-/** EXPLAIN of a query, its parameters as literals. */
-const explained = (sql: string, parameters: readonly unknown[]): string =>
-  `explain ${sql.replaceAll(/\$(\d+)/g, (_, nth) => literal(String(parameters[Number(nth) - 1])))}`
 
 const taken = { code: 'TEXT_TAKEN' }
 
@@ -157,62 +150,6 @@ describe('a softly deleted row', () => {
       client.query(`update page set "urlHash" = md5('c')::uuid, url = 'b' where id = 1`),
     ).resolves.toBeTruthy()
   })
-})
-
-test('chains of softly deleted and restored rows keep their anchors, whoever comes and goes', async () => {
-  const dataSource = await db.dataSource([Colliding])
-  const { manager } = dataSource
-  const [{ table } = { table: undefined }] = textsOfEntity(dataSource.getMetadata(Colliding))
-  const texts = Array.from({ length: 6 }, (_, n) => ({ url: `text ${n}` }))
-  for (let round = 0; round < 6; round += 1) {
-    await findOrCreateMany(manager, Colliding, texts)
-    const away = texts.filter((_, n) => n % 3 !== round % 3)
-    for (const text of away) await manager.softDelete(Colliding, text)
-    await manager.query(
-      `update colliding set "deletedAt" = null
-        where "deletedAt" is not null and id = (select max(id) from colliding where url = $1)`,
-      [away[0]?.url],
-    )
-    expect(table && (await violations(client, table))).toEqual([])
-  }
-  await manager.softDelete(Colliding, { url: 'text 0' })
-  await findOrCreate(manager, Colliding, { url: 'text 0' })
-  await expect(manager.restore(Colliding, { url: 'text 0' })).rejects.toMatchObject(taken)
-})
-
-test('an ordinary insert, delete and soft delete run no function of the guard; a restore does', async () => {
-  const { manager } = await db.dataSource([Page])
-  await findOrCreateMany(manager, Page, [{ url: 'a' }, { url: 'b' }])
-  const calls = async (...statements: readonly string[]): Promise<number> => {
-    await client.query(`begin; set local track_functions = 'all'`)
-    for (const statement of statements) await client.query(statement)
-    const { rows } = await client.query<{ calls: number }>(
-      `select coalesce(sum(calls), 0)::integer as calls from pg_stat_xact_user_functions`,
-    )
-    await client.query('commit')
-    return rows[0]?.calls ?? -1
-  }
-  expect(await calls(`insert into page (url, "urlHash") values ('c', md5('c')::uuid)`)).toBe(0)
-  expect(await calls(`update page set "deletedAt" = now() where url in ('a', 'b')`)).toBe(0)
-  expect(await calls(`delete from page where url = 'a'`, `delete from page where url = 'c'`)).toBe(0)
-  expect(await calls(`update page set "deletedAt" = null`)).toBe(1)
-})
-
-test("TypeORM's upsert updates live rows only, if it names the condition of the index", async () => {
-  const { manager } = await db.dataSource([Colliding])
-  await manager.save(Colliding, [{ url: 'text 0' }, { url: 'text 1' }, { url: 'text 2' }])
-  await manager.softDelete(Colliding, { url: 'text 0' })
-  const rows = [{ url: 'text 0' }, { url: 'text 1' }]
-  const conflictPaths = uniqueTextPaths(Colliding)
-  await expect(manager.upsert(Colliding, rows, conflictPaths)).rejects.toMatchObject({ code: '42P10' })
-  await manager.upsert(Colliding, rows, { conflictPaths, indexPredicate: '"deletedAt" IS NULL' })
-  const all = await manager.find(Colliding, { withDeleted: true, order: { url: 'ASC', id: 'ASC' } })
-  expect(all.map(({ url, deletedAt }) => `${url} ${deletedAt ? 'deleted' : 'live'}`)).toEqual([
-    'text 0 deleted',
-    'text 0 live',
-    'text 1 live',
-    'text 2 live',
-  ])
 })
 
 test('upsertByText updates the live row, and creates one beside a deleted row', async () => {
@@ -366,36 +303,6 @@ describe('the index', () => {
     await runAll(dataSource, (await generate(dataSource)).up)
     expect(await findOrCreate(dataSource.manager, Page, { url: 'a' })).toMatchObject({ created: true })
     expect(await generate(dataSource)).toEqual({ up: [], down: [] })
-  })
-
-  test('answers every look-up of live rows, which TypeORM asks for by itself', async () => {
-    const asked: string[] = []
-    const logger = loggerOf({
-      logQuery: (sql, parameters = []) => asked.push(explained(sql, parameters as unknown[])),
-    })
-    const { manager } = await db.dataSource([Page, Link], { logging: ['query'], logger })
-    await client.query(
-      `insert into page (url, "urlHash") select n::text, md5(n::text)::uuid from generate_series(1, 5000) as n`,
-    )
-    await client.query(`update page set "deletedAt" = now() where id > 4000; insert into link ("pageId") values (7)`)
-    await client.query('analyze page')
-    asked.length = 0
-    const links = manager.createQueryBuilder(Link, 'l')
-    const found = [
-      await findOneByText(manager, Page, { url: '7' }),
-      await manager.findOneBy(Page, { url: '7' }),
-      await manager.findOneBy(Page, { url: textEquals('7') }),
-      await manager.findOneBy(Link, { page: { url: '7' } }),
-      await links.innerJoin('l.page', 'p', ...textCondition(manager, Page, 'p', { url: '7' })).getOne(),
-    ]
-    expect(found).not.toContain(null)
-    const looks = asked.filter((sql) => /"urlHash" =/.test(sql))
-    // By a condition on a relation, findOne() asks twice.
-    expect(looks.length).toBeGreaterThanOrEqual(found.length)
-    for (const sql of looks) {
-      const { rows } = await client.query<{ 'QUERY PLAN': string }>(sql)
-      expect(rows.map((row) => row['QUERY PLAN']).join('\n')).toMatch(/Index Scan using "IDX_/)
-    }
   })
 
   test('and a text that no live row holds is not found by textCondition, whatever the query reads', async () => {

@@ -33,7 +33,7 @@ import { lowerCase } from '../../../src/text'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
 import { takenBy } from '../../support/results'
-import { column, deleteDate, entity, plain, text } from '../../support/entity'
+import { column, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
@@ -248,23 +248,6 @@ describe('a text of several columns', () => {
   })
 })
 
-const Draft = entity('Draft', { held: text(), freed: text({ ignoreDeleted: true }), deletedAt: deleteDate() })
-
-test('a softly deleted row holds its text, unless the declaration has ignoreDeleted', async () => {
-  const { manager } = await db.dataSource([Draft])
-  const first = await insertOrFail(manager, Draft, { held: 'a', freed: 'a' })
-  await manager.softDelete(Draft, first.id)
-  expect(await taken(insertOrFail(manager, Draft, { held: 'a', freed: 'a' }))).toEqual([
-    { entity: 'Draft', property: 'held', id: { id: first.id }, row: 0, deleted: true },
-  ])
-  const second = await insertOrFail(manager, Draft, { held: 'b', freed: 'a' })
-  const born = await insertOrFail(manager, Draft, { held: 'c', freed: 'a', deletedAt: new Date() })
-  expect(await taken(insertOrFail(manager, Draft, { held: 'c', freed: 'a' }))).toEqual([
-    { entity: 'Draft', property: 'held', id: { id: born.id }, row: 0, deleted: true },
-    { entity: 'Draft', property: 'freed', id: { id: second.id }, row: 0 },
-  ])
-})
-
 @Entity()
 @Tree('materialized-path')
 class Branch {
@@ -306,24 +289,6 @@ test('a scope that is stored in another form is the scope as it is stored', asyn
   expect(await taken(updateOrFail(manager, Rating, two?.id ?? 0, { stars: '1.01' }))).toMatchObject([
     { id: { id: one?.id } },
   ])
-})
-
-test('a row that is born deleted takes no text, unless deleted rows hold theirs', async () => {
-  const { manager } = await db.dataSource([Draft])
-  await manager.clear(Draft)
-  const deletedAt = new Date(0)
-  const held = await insertOrFail(manager, Draft, { held: 'a', freed: 'a' })
-  const rows = [
-    { held: 'b', freed: 'a', deletedAt },
-    { held: 'c', freed: 'a', deletedAt },
-    { held: 'a', freed: 'd', deletedAt },
-    { held: 'd', freed: 'a' },
-  ]
-  expect(await taken(insertOrFail(manager, Draft, rows))).toEqual([
-    { entity: 'Draft', property: 'held', id: { id: held.id }, row: 2 },
-    { entity: 'Draft', property: 'freed', id: { id: held.id }, row: 3 },
-  ])
-  expect(await insertOrFail(manager, Draft, rows.slice(0, 2))).toMatchObject(rows.slice(0, 2))
 })
 
 @Entity()

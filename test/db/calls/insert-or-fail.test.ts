@@ -355,13 +355,6 @@ describe('what is taken is refused as a whole, with every reason', () => {
     expect(await rejection(insertOrFail(manager, Crowded, { text: 'd' }))).toBeInstanceOf(ChainLimitError)
   })
 
-  test('another unique index refuses with the QueryFailedError of TypeORM', async () => {
-    await insertOrFail(manager, Page, { url: 'http://1.example', rank: 1 })
-    const error = await rejection(insertOrFail(manager, Page, { url: 'http://2.example', rank: 1 }))
-    expect(error).toBeInstanceOf(QueryFailedError)
-    expect(error).toMatchObject({ driverError: { code: '23505' } })
-  })
-
   test('a constraint that is deferred refuses at the COMMIT, with the QueryFailedError of TypeORM', async () => {
     await client.query(`
       create or replace function refuse() returns trigger language plpgsql as $$
@@ -382,13 +375,6 @@ describe('what is taken is refused as a whole, with every reason', () => {
     } finally {
       await client.query('drop trigger late on note')
     }
-  })
-
-  test("the caller's line is in the stack of the refusal", async () => {
-    await insertOrFail(manager, Site, { host: 'a' })
-    expect((await takenBy(insertOrFail(manager, Site, { host: 'a' }))).stack).toContain('insert-or-fail.test.ts')
-    const several = noteAndSite(manager)
-    expect((await takenBy(several)).stack).toContain('insert-or-fail.test.ts')
   })
 })
 

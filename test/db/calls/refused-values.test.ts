@@ -1,4 +1,3 @@
-import type { EntityManager } from 'typeorm'
 import {
   ChildEntity,
   Column,
@@ -116,43 +115,6 @@ describe('what only save can insert is refused before any SQL, with its property
 })
 
 describe('arguments of the wrong kind are told by what they are', () => {
-  const cases: readonly [string, () => unknown, RegExp][] = [
-    ['a Repository', () => manager.getRepository(Book), /EntityManager.*got an instance of Repository.*"manager"/],
-    ['a DataSource', () => dataSource, /EntityManager.*got an instance of DataSource.*"manager"/],
-    ['undefined', () => undefined, /EntityManager.*got undefined.*dataSource\.manager/],
-    ['null', () => null, /got null/],
-  ]
-  test.each(cases)('%s in place of a manager', async (_, given, message) => {
-    const wrong = given() as EntityManager
-    for (const call of [
-      findOrCreate(wrong, Book, { title: 'x' }),
-      findOneByText(wrong, Book, { title: 'x' }),
-      findOrCreateMany(wrong, Book, [{ title: 'x' }]),
-    ]) {
-      await expect(call).rejects.toSatisfy((error) => error instanceof DeclarationError && message.test(String(error)))
-    }
-  })
-
-  test.each([[undefined], [{ title: 'x' }], ['title'], [new Set([{ title: 'x' }])]])(
-    '%o in place of rows',
-    async (rows) => {
-      const call = findOrCreateMany(manager, Book, rows as unknown as Book[])
-      await expect(call).rejects.toThrow(/Expected an array of objects, got/)
-      await expect(call).rejects.toBeInstanceOf(DeclarationError)
-    },
-  )
-
-  test.each([[null], [undefined], ['x'], [[{ title: 'x' }]]])('%o in place of values', async (values) => {
-    const wrong = values as unknown as Book
-    await expect(findOrCreate(manager, Book, wrong)).rejects.toThrow(
-      /^Expected an object with properties of Book, got [^.]+\. (?:For several|Name the property)/,
-    )
-    await expect(findOneByText(manager, Book, wrong)).rejects.toBeInstanceOf(DeclarationError)
-    const [result, other] = await findOrCreateMany(manager, Book, [wrong, { title: 'beside' }])
-    expect(result).toMatchObject({ error: { code: 'INVALID_DECLARATION' } })
-    expect(other).toHaveProperty('entity')
-  })
-
   test('a misspelt property is told beside those that were given', async () => {
     const call = findOrCreate(manager, Book, { tilte: 'x', at: null } as object)
     await expect(call).rejects.toBeInstanceOf(DeclarationError)

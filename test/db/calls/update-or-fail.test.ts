@@ -242,21 +242,6 @@ describe('a text that is taken', () => {
     expect((await takenBy(updateOrFail(manager, Coded, '2', { text: 'a' }))).taken).toMatchObject([{ id: { id: '1' } }])
     expect(await updateOrFail(manager, Coded, '2', { text: 'c' })).toEqual({ id: '2', text: 'c' })
   })
-
-  test.each([{ rank: 1 }, { rank: 1, url: 'http://free.example' }])(
-    'another unique index refuses with the QueryFailedError of TypeORM: %j',
-    async (changes) => {
-      await updateOrFail(manager, Page, 1, { rank: 1 })
-      const error = await rejection(updateOrFail(manager, Page, 2, changes))
-      expect(error).toBeInstanceOf(QueryFailedError)
-      expect(error).toMatchObject({ driverError: { code: '23505' } })
-    },
-  )
-
-  test("the caller's line is in the stack", async () => {
-    const error = await takenBy(updateOrFail(manager, Page, 1, { url: 'http://2.example' }))
-    expect(error.stack).toContain('update-or-fail.test.ts')
-  })
 })
 
 describe('what cannot be changed', () => {

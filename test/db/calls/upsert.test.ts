@@ -303,18 +303,6 @@ describe('what an upsert updates', () => {
     })
   })
 
-  test('with ignoreDeleted, a deleted row is left alone, and a new one created', async () => {
-    for (const rows of [{ name: 'a', body: 'A' }, [{ name: 'a', body: 'B' }], [{ name: 'a', body: 'C' }]]) {
-      expect([await upsertByText(manager, Draft, rows as never)].flat()).toMatchObject([{ created: true }])
-      await manager.softDelete(Draft, { name: 'a' })
-    }
-    expect(await manager.find(Draft, { withDeleted: true, order: { id: 'asc' } })).toMatchObject([
-      { body: 'A' },
-      { body: 'B' },
-      { body: 'C' },
-    ])
-  })
-
   test('a row without a text is refused, as findOrCreate refuses it', async () => {
     const [result] = await upsertByText(manager, Post, [{ email: null, slug: 'a', site: { id: 1 } }], {
       by: 'email',
