@@ -1,19 +1,15 @@
-import {
-  type DataSource,
-  type EntityTarget,
-  type Migration,
-  MigrationExecutor,
-  type ObjectLiteral,
-  type QueryRunner,
-} from 'typeorm'
-import { DeclarationError } from '../errors'
+import { type DataSource, type EntityTarget, MigrationExecutor, type ObjectLiteral } from 'typeorm'
 import { checkOptions, type Rules } from '../options'
 import { writtenSchema } from '../registry/declarations'
-import { type Declaration, rootOf } from '../registry/registry'
-import { type Query, tableOids } from '../sql/catalog'
+import { rootOf } from '../registry/registry'
+import { tableOids } from '../sql/catalog'
 import { literal, qualified, quote } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
-import { tableName } from '../sql/text-table'
+import { bytewise, field, isLive, tableName } from '../sql/text-table'
+import { chainFields, isOfChain } from './chains'
+import { parseRows } from './exact-json'
+import { migrationToFake } from './fake'
+import { guardedAs } from './guarded'
 import {
   ADOPT_RULES,
   type AdoptionLock,
@@ -28,14 +24,22 @@ import {
   PROPERTY_OPTION,
   STEPS,
 } from './options'
-import { AdoptionError, type TableCommand, withAdoptSession, withTable } from './session'
+import { refusedRows } from './pages'
+import { againstOwn, KEYS_NAMED } from './refusals'
+import { AdoptionError, type AdoptSession, withAdoptSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
-import { guardedAs } from './guarded'
-import { findDeclaration, findTarget, noTable } from './target'
-import { GuardedText, type TextState, type TextWork, UnguardedText } from './texts'
-import { againstOwn } from './refusals'
-import { ADOPTIONS, refuseWritten, worklistOf } from './table'
-import { type AdoptReport, createAdoptions, finishWork, storedState, type WorkRun } from './work'
+import { ADOPTIONS, keyAsJson, own, refuseWritten, worklistOf } from './table'
+import { findDeclaration, findTarget, noTable, type Target, withText } from './target'
+import { dropAll, GUARDED, UNGUARDED, type Way } from './texts'
+import {
+  type AdoptionState,
+  type AdoptReport,
+  type AdoptRun,
+  createAdoptions,
+  type Duplicates,
+  finishWork,
+  rulesOf,
+} from './work'
 
 /**
  * Adds the guard to a table with rows while the application runs. If it stops early, its work is kept, and the same
@@ -50,53 +54,15 @@ export async function adopt(
   options: AdoptOptions = {},
 ): Promise<AdoptReport> {
   checkOptions('adopt()', options, ADOPT_RULES)
-  const migrations = options.fake === undefined ? undefined : new MigrationExecutor(dataSource)
+  const { fake } = options
+  const migrations = fake === undefined ? undefined : new MigrationExecutor(dataSource)
   const declaration = findDeclaration(dataSource, entity, options.property)
-  const faked = migrations && (await migrationToFake(migrations, declaration, options.fake))
-  const find = findWork(dataSource, entity, options.property)
-  const report = await adoptWork({ dataSource, find, options })
+  const faked = migrations && (await migrationToFake(migrations, declaration, fake ?? ''))
+  const report = await withText(dataSource, entity, options, async (session, target) => {
+    return await adoptText(session, target, options)
+  })
   if (faked && report.step === 'done') await migrations?.insertMigration(faked)
   return report
-}
-
-/** A comment, a function's body or a literal, whose semicolons end no statement. */
-const OPAQUE = /--[^\n]*|\$(\w*)\$[^]*?\$\1\$|'(?:[^']|'')*'/g
-
-/** Statements of ours that name no object of a text. */
-const OURS = /^\s*(?:DO \$guard|(?:CREATE|COMMENT ON) FUNCTION (?:"(?:[^"]|"")*"\.)?"unique_text_|$)/
-
-/** Finds the migration to mark as run. @throws DeclarationError unless it is the next one, and only adopts the text */
-async function migrationToFake(from: MigrationExecutor, declaration: Declaration, wanted = ''): Promise<Migration> {
-  // This makes the table of migrations if it is missing; the other calls only read it.
-  await from.showMigrations()
-  const pending = await from.getPendingMigrations()
-  const names = pending.map(({ name }) => name)
-  const faked = pending.find(({ name }) => name === wanted)
-  if (!faked || names[0] !== wanted) {
-    const first = faked ? `not the first that is pending, so run the others before it` : 'not pending'
-    throw new DeclarationError(`Migration "${wanted}" is ${first}. Pending ones: ${names.join(', ') || 'none'}.`)
-  }
-  const { table, text, lookup = '' } = declaration
-  const own = [table.hash, table.number, table.chained, table.index, table.check, lookup].map(quote)
-  const required = text.map(({ column }) => `ALTER COLUMN ${quote(column.databaseName)} SET NOT NULL`)
-  const isOfText = (sql: string): boolean => OURS.test(sql) || [...own, ...required].some((name) => sql.includes(name))
-  const others: string[] = []
-  const query = async (sql: string): Promise<void> => {
-    const plain = sql.replaceAll(OPAQUE, (found, tag?: string) =>
-      found.startsWith("'") ? found.replaceAll(';', ',') : tag === undefined ? '' : `$${tag}`,
-    )
-    others.push(...plain.split(';').filter((one) => !isOfText(one)))
-    await Promise.resolve()
-  }
-  const isRead = async (): Promise<boolean> => {
-    await faked.instance?.up({ query } as unknown as QueryRunner)
-    return others.length === 0
-  }
-  if (await isRead().catch(() => false)) return faked
-  throw new DeclarationError(
-    `Migration "${wanted}" does other work than that of the unique text "${declaration.name}", which adopt would not ` +
-      `do. Move it into another migration.`,
-  )
 }
 
 /**
@@ -111,13 +77,25 @@ export async function planAdoption(
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<PlannedStep[]> {
   checkOptions('planAdoption()', options, PROPERTY_OPTION)
-  const find = findWork(dataSource, entity, options.property)
+  const declaration = findDeclaration(dataSource, entity, options.property)
   return await withAdoptSession(dataSource, {}, async ({ query }) => {
-    const work = await find(query)
-    if (isAdopted(work)) return []
-    work.refuse()
-    return work.plan()
+    const target = await findTarget(declaration, query)
+    return isAdopted(target) ? [] : planOf(target)
   })
+}
+
+/** Returns the steps that adopt a text. @throws AdoptionError if they cannot adopt the table */
+export function planOf(target: Target): PlannedStep[] {
+  const { refuse, plan } = wayOf(target)
+  refuse(target)
+  return plan(target)
+}
+
+/** Rows of a text with a guard of the same rules are at most normalized again. */
+function wayOf(target: Target): Way {
+  const { stored } = target
+  const isBegun = stored !== undefined && stored.renormalizes !== true
+  return guardedAs(target) === 'renormalized' && !isBegun ? GUARDED : UNGUARDED
 }
 
 /**
@@ -132,7 +110,7 @@ export async function adoptionStatus(
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<AdoptionStatus> {
   checkOptions('adoptionStatus()', options, PROPERTY_OPTION)
-  const find = findWork(dataSource, entity, options.property)
+  const declaration = findDeclaration(dataSource, entity, options.property)
   const root = rootOf(dataSource.getMetadata(entity))
   return await withAdoptSession(dataSource, {}, async (session) => {
     // A short timeout, because a person wants to see the session that has locked the table.
@@ -140,22 +118,22 @@ export async function adoptionStatus(
     const oid = await tableOids(session.query, qualified(writtenSchema(root), root.tableName))
     if (oid === undefined) throw noTable(root.tablePath)
     const server = await readStatus(session.query, oid)
-    const work = await find(session.query).catch((error: unknown) => {
+    const target = await findTarget(declaration, session.query).catch((error: unknown) => {
       if (!isBusyError(error)) throw error
       return undefined
     })
-    const stored: Partial<TextState> = work?.stored ?? {}
-    const { step = server.command && (await findMerge(session.query, work)), page, pages } = stored
+    const stored: Partial<AdoptionState> = target?.stored ?? {}
+    const { step = server.command && (await findMerge(session, target)), page, pages } = stored
     const swept = step === 'fill' && page !== undefined && pages ? page / pages : null
-    return { ...server, step, fraction: server.fraction ?? swept, tableBytes: work?.facts.bytes ?? null }
+    return { ...server, step, fraction: server.fraction ?? swept, tableBytes: target?.facts.bytes ?? null }
   })
 }
 
 /** A merge keeps a list of its work, and no state. */
-async function findMerge(query: Query, work: TextWork | undefined): Promise<'merge' | null> {
-  if (!work) return null
-  const sql = `SELECT pg_catalog.to_regclass(${literal(worklistOf(work.on))}) IS NOT NULL AS found`
-  const [row] = (await query(sql)) as readonly { found: boolean }[]
+async function findMerge({ query }: AdoptSession, target: Target | undefined): Promise<'merge' | null> {
+  if (!target) return null
+  const sql = `SELECT pg_catalog.to_regclass(${literal(worklistOf(target))}) IS NOT NULL AS found`
+  const [row] = await query<{ found: boolean }>(sql)
   return row?.found === true ? 'merge' : null
 }
 
@@ -177,52 +155,44 @@ export async function abandon(
   options: AbandonOptions = {},
 ): Promise<{ readonly locks: readonly AdoptionLock[] }> {
   checkOptions('abandon()', options, ABANDON_RULES)
-  const find = findWork(dataSource, entity, options.property)
-  return await abandonWork({ dataSource, find, options })
+  return await withText(dataSource, entity, options, async (session, target) => {
+    const statements = dropAll(target)
+    await session.make('abandon', createAdoptions(target))
+    await finishWork(session, target, 'abandon', statements)
+    return { locks: session.locks }
+  })
 }
-
-/** @throws DeclarationError if the choice is ambiguous */
-function findWork(dataSource: DataSource, entity: EntityTarget<ObjectLiteral>, property?: string) {
-  const declaration = findDeclaration(dataSource, entity, property)
-  return async (query: Query): Promise<TextWork> => await findText(declaration, query)
-}
-
-/**
- * Finds a text to adopt. If a guard with the same rules exists, rows are at most normalized again.
- *
- * @throws AdoptionError if the table does not exist or is no ordinary table, and for a text without a guard
- * @throws UnsupportedDatabaseError
- */
-export async function findText(declaration: Declaration, query: Query): Promise<TextWork> {
-  const target = await findTarget(declaration, query)
-  const stored = await storedState<TextState>(query, target.on)
-  const begun = stored !== undefined && stored.renormalizes !== true
-  return guardedAs(target) === 'renormalized' && !begun
-    ? new GuardedText(target, stored)
-    : new UnguardedText(target, stored)
-}
-
-type WorkCommand = TableCommand<TextWork> & { readonly options: AdoptOptions }
 
 /** Begins or continues an adoption. @throws AdoptionError if a person has to decide */
-async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
-  const { find, options } = command
-  return await withTable(command, async (session, work) => {
-    const run: WorkRun = {
-      session,
-      options: { ...options, onProgress: forward(options.onProgress) },
-      counts: { filled: 0, normalized: 0, numbered: 0 },
-    }
-    const isReady = isAdopted(work)
-    // Code without this package may have written texts that are not normalized.
-    const isDone = isReady && !work.normalizes
-    if (!isDone) await prepareSession(run, work)
-    const { last, step } = await doSteps(run, work, isDone ? 'done' : (work.stored?.step ?? 'begin'), find)
-    const { counts } = run
-    const found = await last.report(session, step, isDone)
-    const unchanged = isReady && counts.normalized === 0 && found.rejectedTotal === 0
-    return { step, unchanged, locks: session.locks, counts, ...found }
-  })
+async function adoptText(session: AdoptSession, begun: Target, options: AdoptOptions): Promise<AdoptReport> {
+  const counts = { filled: 0, normalized: 0, numbered: 0 }
+  const isReady = isAdopted(begun)
+  // Code without this package may have written texts that are not normalized.
+  const isDone = isReady && !begun.normalizes
+  if (!isDone) await prepareSession(session, begun, options)
+  const run = { session, options: { ...options, onProgress: forward(options.onProgress) }, counts, target: begun }
+  const { target, step } = isDone ? { target: begun, step: 'done' as const } : await doSteps(run)
+  const found = isDone ? { rejected: [], rejectedTotal: 0 } : await refusedRows(session, target)
+  const duplicates = step === 'done' || step === 'clean' ? await findDuplicates(session, target) : undefined
+  const unchanged = isReady && counts.normalized === 0 && found.rejectedTotal === 0
+  return { step, unchanged, locks: session.locks, counts, ...found, duplicates }
+}
+
+/** Does one step after the other, and reads the table again before each. */
+async function doSteps(run: AdoptRun): Promise<{ readonly target: Target; readonly step: AdoptStep }> {
+  const { until, onProgress } = run.options
+  let { target } = run
+  let step: AdoptStep = target.stored?.step ?? 'begin'
+  while (step !== 'done') {
+    if (until !== undefined && STEPS.indexOf(step) > STEPS.indexOf(until)) break
+    onProgress?.({ step, fraction: undefined, rows: 0 })
+    const next = await wayOf(target)
+      .steps[step]?.({ ...run, target })
+      .catch((error: unknown) => againstOwn(error, { on: target.table, ...writtenBy(target) }))
+    step = next ?? 'done'
+    target = await findTarget(target.declaration, run.session.query)
+  }
+  return { target, step }
 }
 
 /** Reports a progress that never goes back, though a step sweeps again over rows that others had locked. */
@@ -235,49 +205,53 @@ function forward(onProgress: AdoptOptions['onProgress']): NonNullable<AdoptOptio
   }
 }
 
-/** Does one step after the other, and reads the table again before each. */
-async function doSteps(run: WorkRun, begun: TextWork, first: AdoptStep, find: WorkCommand['find']) {
-  const { until } = run.options
-  let [last, step] = [begun, first]
-  while (step !== 'done') {
-    const { on, written } = last
-    if (until !== undefined && STEPS.indexOf(step) > STEPS.indexOf(until)) break
-    run.options.onProgress?.({ step, fraction: undefined, rows: 0 })
-    const next = await last.steps[step]?.(run).catch((error: unknown) =>
-      againstOwn(error, { on: on.table, ...written }),
-    )
-    step = next ?? 'done'
-    last = await find(run.session.query)
-  }
-  return { last, step }
-}
-
 /** Whether the text has its guard, and no adoption is unfinished. */
-const isAdopted = ({ isReady, stored }: TextWork): boolean => isReady && stored === undefined
+const isAdopted = ({ isReady, stored }: Target): boolean => isReady && stored === undefined
+
+/** What a step writes, for an error of an index or a constraint of the user that refuses it. */
+const writtenBy = ({ normalizes, table }: Target) => ({
+  what: normalizes ? 'a row with its normalized text' : 'a row that gets its hash',
+  ours: [table.index, table.check],
+  ofUnique:
+    'adopt --dry-run lists the texts that become equal. Without the unique index, clients can store equal texts ' +
+    'until the step guard: they are reported, and --merge merges them.',
+})
 
 /** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
-async function prepareSession({ session, options: { userTriggers } }: WorkRun, work: TextWork): Promise<void> {
-  const { on, stored, said } = work
-  const relation = tableName(on.table)
-  work.refuse()
-  if (stored && stored.rules !== work.rules) {
+async function prepareSession(session: AdoptSession, target: Target, { userTriggers }: AdoptOptions): Promise<void> {
+  const { stored, table, declaration } = target
+  const { refuse, keepTriggersOut } = wayOf(target)
+  refuse(target)
+  if (stored && stored.rules !== rulesOf(target)) {
     throw new AdoptionError(
       'changed',
-      `The adoption of ${relation} began with another declaration of ${said}. ` +
+      `The adoption of ${tableName(table)} began with another declaration of "${declaration.name}". ` +
         `Continue with that one, or remove it with abandon and begin again.`,
     )
   }
-  await session.query(refuseWritten(on, ADOPTIONS))
-  if (userTriggers !== 'fire') await work.keepTriggersOut(session)
+  await session.query(refuseWritten(target, ADOPTIONS))
+  if (userTriggers !== 'fire') await keepTriggersOut(session, target)
 }
 
-/** Removes everything in one short transaction, also in the middle of an adoption. */
-async function abandonWork(command: WorkCommand): Promise<{ readonly locks: readonly AdoptionLock[] }> {
-  return await withTable(command, async (session, work) => {
-    const { on } = work
-    const statements = work.dropAll()
-    await session.make('abandon', createAdoptions(on))
-    await finishWork(session, on, 'abandon', statements)
-    return { locks: session.locks }
-  })
+async function findDuplicates({ query }: AdoptSession, target: Target): Promise<Duplicates> {
+  const { table, primary } = target
+  const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
+  const live = [...isLive(table, 't'), 'true'].join(' AND ')
+  const [row] = await query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
+    `WITH c AS MATERIALIZED (SELECT ${chainFields(target)} FROM ${own(target)} WHERE t.${quote(table.chained)} AND ${live}),
+g AS MATERIALIZED (
+  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyAsJson(target)} ORDER BY ${primary.map((name) => field('t', name)).join(', ')}) AS keys
+    FROM c JOIN ${own(target)} ON ${isOfChain(target, 'c')} GROUP BY ${by.join(', ')}
+  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
+SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
+       coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
+       (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${KEYS_NAMED}) AS f)::pg_catalog.text AS first
+  FROM g`,
+  )
+  return {
+    groups: Number(row?.groups),
+    surplus: Number(row?.surplus),
+    largest: Number(row?.largest),
+    first: parseRows(row?.first ?? '[]', 3) as ObjectLiteral[][],
+  }
 }

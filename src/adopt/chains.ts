@@ -1,7 +1,7 @@
 import { groupBy } from '../calls/batches'
 import { quote, unnest } from '../sql/identifier'
 import { field, hashExpression, isLive } from '../sql/text-table'
-import { readTextsOf, type RefusedSpot, reportRefused, selectTexts } from './pages'
+import { normalizeRow, type RefusedSpot, reportRefused, selectTexts } from './pages'
 import { type AdoptSession, Later } from './session'
 import {
   type AdoptedTable,
@@ -12,30 +12,28 @@ import {
   own,
   queueOf,
   samePrimary,
-  type TextSite,
   worklistOf,
 } from './table'
-import { normalizeStored } from './refusals'
 import type { Target } from './target'
-import type { WorkRun } from './work'
+import type { AdoptRun } from './work'
 
 /** The hash of a text that is given as `n0`, …. */
-export const newHash = ({ table }: TextSite): string =>
+export const newHash = ({ table }: AdoptedTable): string =>
   hashExpression(
     { digest: table.digest, text: table.text.map(({ prefix }, index) => ({ name: `n${index}`, prefix })) },
     'c',
   )
 
-export const chainColumns = ({ table }: TextSite): string =>
+export const chainColumns = ({ table }: AdoptedTable): string =>
   [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
 
 /** The chain of a row `t`, as `s0`, … and `hash`. */
-export const chainFields = ({ table }: TextSite): string =>
+export const chainFields = ({ table }: AdoptedTable): string =>
   [...table.scope.map((name, index) => `${field('t', name)} AS s${index}`), `${field('t', table.hash)} AS hash`].join(
     ', ',
   )
 
-export const isOfChain = ({ table }: TextSite, chain: string): string =>
+export const isOfChain = ({ table }: AdoptedTable, chain: string): string =>
   [
     ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${chain}.s${index}`),
     `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${chain}.hash`,
@@ -100,12 +98,12 @@ SELECT (SELECT pg_catalog.max(w.place) FROM w)::pg_catalog.text AS last, (SELECT
 }
 
 /** Selects the notes after the place $1, at most $2 of them. */
-export const readQueue = (on: TextSite): string =>
+export const readQueue = (on: AdoptedTable): string =>
   `SELECT q.seq::pg_catalog.text AS seq FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
   `ORDER BY q.seq LIMIT $2::pg_catalog.int8`
 
 /** Deletes the notes of numbered chains whose flagged anchor exists. If it is deleted, a trigger notes it anew. */
-export const dropNumbered = (on: TextSite): string =>
+export const dropNumbered = (on: AdoptedTable): string =>
   `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${isOfChain(on, 'q')} ` +
   `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
 
@@ -141,7 +139,7 @@ SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.te
 }
 
 /** Writes the numbers $2 and the flags $3 to the locked rows at the spots $1. */
-export function writeNumbers(on: TextSite): string {
+export function writeNumbers(on: AdoptedTable): string {
   const { table } = on
   return `UPDATE ${own(on)} SET ${quote(table.number)} = w.number, ${quote(table.chained)} = w.chained
   FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.int4[]', '$3::pg_catalog.bool[]'])} AS w (spot, number, chained)
@@ -160,7 +158,7 @@ const MOST_NOTES = 200
 export type Filled = Readonly<Record<'seen' | 'written', string | null>>
 
 /** Processes what clients write meanwhile, until the remaining rows can be processed under the lock. */
-export async function settleMost({ session, options }: WorkRun, target: Target): Promise<void> {
+export async function settleMost({ session, options, target }: AdoptRun): Promise<void> {
   let before = Infinity
   for (let rounds = 1; ; rounds += 1) {
     let [last, stuck] = ['0', 0]
@@ -174,7 +172,7 @@ export async function settleMost({ session, options }: WorkRun, target: Target):
     })
     const [row] = await session.query<{ notes: string }>(
       `SELECT pg_catalog.count(*)::pg_catalog.text AS notes FROM ` +
-        `(SELECT FROM ${queueOf(target.on)} LIMIT $1::pg_catalog.int8) AS q`,
+        `(SELECT FROM ${queueOf(target)} LIMIT $1::pg_catalog.int8) AS q`,
       [MOST_NOTES + 1],
     )
     const left = Number(row?.notes ?? 0)
@@ -197,7 +195,7 @@ export async function settleRest(session: AdoptSession, target: Target): Promise
   throw new Later('There is more to do than the lock has time for.')
 }
 
-async function notesAfter({ query }: AdoptSession, { on }: Target, last: string, limit: number): Promise<string[]> {
+async function notesAfter({ query }: AdoptSession, on: AdoptedTable, last: string, limit: number): Promise<string[]> {
   return (await query<{ seq: string }>(readQueue(on), [last, limit])).map(({ seq }) => seq)
 }
 
@@ -213,8 +211,7 @@ interface Writes {
 
 /** @returns how many chains are left unchanged, because another session has locked a row, or they must be read again */
 async function settleNotes(session: AdoptSession, target: Target, notes: readonly string[]): Promise<number> {
-  const { on } = target
-  const locked = await session.query<ChainRow>(lockChains(on), [notes])
+  const locked = await session.query<ChainRow>(lockChains(target), [notes])
   const writes: Writes = { numbers: [], texts: [], refused: [] }
   const { numbers, texts, refused } = writes
   const stuck: string[] = []
@@ -224,33 +221,33 @@ async function settleNotes(session: AdoptSession, target: Target, notes: readonl
   }
   await reportRefused(session, target, refused)
   if (texts.length > 0) {
-    const { text, scope } = on.table
-    const [hash, number, chained] = [on.table.hash, on.table.number, on.table.chained].map(quote)
+    const { text, scope } = target.table
+    const [hash, number, chained] = [target.table.hash, target.table.number, target.table.chained].map(quote)
     const set = text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
     const arrays = ['$1::pg_catalog.tid[]', ...text.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
     const columns = text.map((_, index) => texts.map((one) => one.texts[index] ?? null))
     // The rows leave their chains, and the new chains are noted.
     await session.query(
       `WITH altered AS (
-  UPDATE ${own(on)} SET ${set.join(', ')}, ${hash} = ${newHash(on)}, ${number} = ${nextNumber(on)}, ${chained} = false
+  UPDATE ${own(target)} SET ${set.join(', ')}, ${hash} = ${newHash(target)}, ${number} = ${nextNumber(target)}, ${chained} = false
     FROM ${unnest(arrays)} AS c (spot, ${text.map((_, index) => `n${index}`).join(', ')})
    WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
   RETURNING ${[...scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})
-INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered`,
+INSERT INTO ${queueOf(target)} (${chainColumns(target)}) SELECT * FROM altered`,
       [texts.map(({ spot }) => spot), ...columns],
     )
   }
   if (numbers.length > 0) {
     const columns = (['spot', 'number', 'chained'] as const).map((name) => numbers.map((one) => one[name]))
-    await session.query(writeNumbers(on), columns)
+    await session.query(writeNumbers(target), columns)
   }
   // The notes of the chains that are stuck are kept.
-  const isSameChain = [...on.table.scope.map((_, index) => `s${index}`), 'hash']
+  const isSameChain = [...target.table.scope.map((_, index) => `s${index}`), 'hash']
     .map((name) => `o.${name} OPERATOR(pg_catalog.=) q.${name}`)
     .join(' AND ')
   await session.query(
-    `DELETE FROM ${queueOf(on)} AS q WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ` +
-      `AND NOT EXISTS (SELECT FROM ${queueOf(on)} AS o WHERE o.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND ${isSameChain})`,
+    `DELETE FROM ${queueOf(target)} AS q WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ` +
+      `AND NOT EXISTS (SELECT FROM ${queueOf(target)} AS o WHERE o.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND ${isSameChain})`,
     [notes, stuck],
   )
   return stuck.length
@@ -265,9 +262,9 @@ function planChain(target: Target, rows: readonly ChainRow[], { numbers, texts, 
   const staying = rows.filter((row) => {
     if (!target.normalizes) return true
     const spot = row['spot'] ?? ''
-    const normalized = normalizeStored(target.declaration.text, readTextsOf(target, row))
+    const normalized = normalizeRow(target, row)
     if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
-    else if (normalized.changed) texts.push({ spot, texts: normalized.texts })
+    else if (normalized.changed) texts.push({ spot, texts: normalized.after })
     return 'refused' in normalized || !normalized.changed
   })
   const highest = Number(rows[0]?.['highest'])

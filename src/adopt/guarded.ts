@@ -1,28 +1,53 @@
 import { columnDrift } from '../schema/readiness'
 import { compareRows } from '../schema/rows'
 import { quote } from '../sql/identifier'
+import { isElsewhere } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { GUARD_TRIGGERS, type GuardNote, guardNotesOf } from '../triggers/guard'
-import { requireAdoptable } from './refusals'
 import { AdoptionError } from './session'
-import { nameOf } from './table'
+import { type AdoptionFacts, nameOf } from './table'
 import type { Target } from './target'
 
 /**
- * @param begun whether the hidden columns belong to an adoption that has begun
- * @throws AdoptionError if the steps cannot adopt the table
+ * Refuses a table that the steps of an adoption cannot handle. To read or abandon such a table is allowed.
+ *
+ * @throws AdoptionError
  */
-export function refuseTarget(target: Target, begun: boolean): void {
+export function refuseTarget(target: Target): void {
   const guarded = guardedAs(target)
-  if (guarded !== 'renormalized') requireAdoptable(target.facts, tableName(target.on.table))
+  const obstacle = guarded === 'renormalized' ? undefined : obstacleOf(target.facts)
+  if (obstacle !== undefined)
+    throw new AdoptionError('unsupported', `${tableName(target.table)} cannot be adopted: ${obstacle}`)
   if (guarded === 'none') refuseForeignWork(target)
-  if (guarded === 'none' && !begun) refuseTaken(target)
+  if (guarded === 'none' && !target.stored) refuseTaken(target)
   if (guarded !== 'other') return
   throw unsupportedChange(
     target,
     'its guard has another declaration',
     'Add a property with the new declaration, adopt it, and drop the old one (docs/changing-a-declaration.md).',
   )
+}
+
+/** Returns why the steps cannot adopt a table and what to do, as a clause and sentences. */
+function obstacleOf({ distribution, hidesRows, children, rules }: AdoptionFacts): string | undefined {
+  if (isElsewhere(distribution)) {
+    return (
+      'Citus manages it. Run undistribute_table() for it, then adopt it. ' +
+      'Which tables Citus can manage afterwards is in docs/scale.md.'
+    )
+  }
+  if (hidesRows) {
+    return (
+      'policies hide rows of it from this role. ' +
+      'Use a role with BYPASSRLS, or its owner without FORCE ROW LEVEL SECURITY.'
+    )
+  }
+  if (children.length > 0) {
+    return `${children.join(', ')} ${children.length === 1 ? 'inherits' : 'inherit'} from it. Use a migration.`
+  }
+  return rules.length > 0
+    ? `it has rules (${rules.join(', ')}). Drop them, or move their work to a trigger.`
+    : undefined
 }
 
 /** Refuses a guard that has lost a hidden column, because every write would fail. @throws AdoptionError */
@@ -38,28 +63,28 @@ export const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'sta
   guardNotesOf(state).find(({ name }) => name === declaration.name)
 
 function unsupportedChange(target: Target, why: string, next: string): AdoptionError {
-  const { declaration, on } = target
+  const { declaration, table } = target
   return new AdoptionError(
     'unsupported',
-    `"${declaration.name}" of ${tableName(on.table)} cannot be changed by adopt as it is declared now: ${why}. ${next}`,
+    `"${declaration.name}" of ${tableName(table)} cannot be changed by adopt as it is declared now: ${why}. ${next}`,
   )
 }
 
 /** Refuses hidden columns that belong to another text, perhaps a renamed one, or to a text without a guard. */
 function refuseForeignWork(target: Target): void {
-  const { declaration, state, on, facts } = target
+  const { declaration, state, table, facts } = target
   const check = facts.checks.find(
     ({ name, columns }) =>
-      columns.includes(on.table.number) && name !== on.table.check && !name.startsWith(nameOf(on, 'filled_')),
+      columns.includes(table.number) && name !== table.check && !name.startsWith(nameOf(target, 'filled_')),
   )
   if (check) {
     throw unsupportedChange(
       target,
-      `the check ${quote(check.name)} stands on ${quote(on.table.number)}, as that of a text with guard: false does`,
+      `the check ${quote(check.name)} stands on ${quote(table.number)}, as that of a text with guard: false does`,
       'Give it its guard by a migration that changes nothing else.',
     )
   }
-  const ours = new Set([on.table.hash, on.table.number, on.table.chained])
+  const ours = new Set([table.hash, table.number, table.chained])
   const other = guardNotesOf(state).find(
     ({ name: text, hash, number, chained }) =>
       text !== declaration.name && [hash, number, chained].some((name) => ours.has(name)),

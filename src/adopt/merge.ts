@@ -17,7 +17,6 @@ import {
   type LockOption,
   PROPERTY_OPTION,
 } from './options'
-import { requireAdopted } from './refusals'
 import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, keyAsJson, makeWorklist, own, samePrimary, sameTexts, worklistOf } from './table'
 import { type Target, withText } from './target'
@@ -143,13 +142,13 @@ async function prepareMerge(
   target: Target,
   also: readonly string[] = [],
 ): Promise<PreparedMerge> {
-  const { on, facts, state } = target
-  const { hash, number, chained } = on.table
-  const references = await findReferences(session.query, on, facts.oid, also)
+  const { facts, state, table, primary } = target
+  const { hash, number, chained } = table
+  const references = await findReferences(session.query, target, facts.oid, also)
   const found = await session.query<{ name: string }>(FIND_COLUMNS, [facts.oid])
   const columns = found.map(({ name }) => name).filter((name) => ![hash, number, chained].includes(name))
-  const types = on.primary.map((name) => state.columns.find((column) => column.name === name)?.declared ?? 'text')
-  const statements = new MergeStatements(on, types, references)
+  const types = primary.map((name) => state.columns.find((column) => column.name === name)?.declared ?? 'text')
+  const statements = new MergeStatements(target, types, references)
   const refused = (what: string, error: unknown): unknown => {
     if (!isRowError(error)) return error
     const { message, code } = serverError(error) ?? {}
@@ -161,7 +160,7 @@ async function prepareMerge(
     )
   }
   const check = async (what: string, sql: string): Promise<void> => {
-    const none = Array.from({ length: 1 + 2 * on.primary.length }, () => [])
+    const none = Array.from({ length: 1 + 2 * primary.length }, () => [])
     await session.query(`EXPLAIN ${sql}`, none).catch((error: unknown) => {
       throw refused(what, error)
     })
@@ -178,10 +177,10 @@ async function prepareMerge(
     )
   }
   for (const sql of [statements.findObstacles(), statements.findLeft()]) {
-    if (sql !== undefined) await check(`read what refers to ${tableName(on.table)}`, sql)
+    if (sql !== undefined) await check(`read what refers to ${tableName(table)}`, sql)
   }
-  await check(`lock rows of ${tableName(on.table)}`, `${statements.see([])} ${LOCK_PAIRS}`)
-  await check(`delete rows of ${tableName(on.table)}`, statements.remove(columns))
+  await check(`lock rows of ${tableName(table)}`, `${statements.see([])} ${LOCK_PAIRS}`)
+  await check(`delete rows of ${tableName(table)}`, statements.remove(columns))
   return { references, statements, columns }
 }
 
@@ -276,34 +275,32 @@ export async function mergeDuplicates(
 ): Promise<MergeReport> {
   checkOptions('mergeDuplicates()', options, MERGE_RULES, ['keep', 'list'])
   return await withText(dataSource, entity, options, async (session, target) => {
-    requireAdopted(target)
+    if (!target.isReady)
+      throw new AdoptionError('unsupported', `${tableName(target.table)} is not adopted yet: run adopt first.`)
     const prepared = await prepareMerge(session, target, options.also)
     session.isTrial = options.dryRun === true
     // Foreign keys and the user's triggers must run. Only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
     const list = await MergeList.open(options.list)
+    const run: MergeRun = {
+      ...prepared,
+      session,
+      on: target,
+      list,
+      clears,
+      turned: new Map(),
+      left: [],
+      merged: 0,
+      changed: 0,
+    }
     try {
-      const { on } = target
-      const run: MergeRun = {
-        ...prepared,
-        session,
-        on,
-        list,
-        clears,
-        turned: new Map(),
-        left: [],
-        merged: 0,
-        changed: 0,
-      }
       await mergeRounds(run, options, target.declaration.metadata.deleteDateColumn?.databaseName)
       await list.keep(run.left)
-      await session.query(`DROP TABLE ${worklistOf(on)}`)
-      const redirected = [...run.turned].map(([one, rows]) => ({
-        table: tableName(one),
-        column: one.columns[0] ?? '',
-        rows,
-      }))
+      await session.query(`DROP TABLE ${worklistOf(target)}`)
+      const redirected = [...run.turned].map(([one, rows]) => {
+        return { table: tableName(one), column: one.columns[0] ?? '', rows }
+      })
       return { merged: run.merged, redirected, kept: run.left }
     } finally {
       await list.close()

@@ -1,13 +1,15 @@
 import type { ObjectLiteral } from 'typeorm'
-import { quote, unnest } from '../sql/identifier'
+import { TextRejectedError } from '../errors'
+import { literal, quote, unnest } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { bytewise, field, hashExpression, tableName, textIsNull } from '../sql/text-table'
+import { normalizeText } from '../text/normalizer'
 import { parseRows } from './exact-json'
 import { AdoptionError, type AdoptSession } from './session'
-import { type AdoptedTable, keyAsJson, own, ownAlone, refusedOf, same, samePrimary, type TextSite } from './table'
-import { KEYS_NAMED, normalizeStored, ownConstraint } from './refusals'
+import { type AdoptedTable, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
+import { KEYS_NAMED, ownConstraint } from './refusals'
 import type { Target } from './target'
-import type { FoundRows, WorkRun } from './work'
+import type { AdoptRun, FoundRows } from './work'
 
 /** The pages of a table from `from` up to, but without, `to`. With `lines`, a range of lines of one page. */
 export interface Pages {
@@ -25,7 +27,7 @@ export function inPages(pages: Pages): string {
 }
 
 /** Whether the row should have a hash but has none. */
-export function isUnfilled({ table }: TextSite): string {
+export function isUnfilled({ table }: AdoptedTable): string {
   const none = `t.${quote(table.hash)} IS NULL`
   return table.nullable ? `${none} AND NOT (${textIsNull(table, 't').join(' AND ')})` : none
 }
@@ -33,7 +35,7 @@ export function isUnfilled({ table }: TextSite): string {
 /** The rows that a sweep writes: those without a hash, or also those whose hash is not that of their text. */
 export type Wanted = 'missing' | 'wrong'
 
-export function isWanted(on: TextSite, wanted: Wanted): string {
+export function isWanted(on: AdoptedTable, wanted: Wanted): string {
   if (wanted === 'missing') return isUnfilled(on)
   // The column may have existed before the adoption.
   const hash = `t.${quote(on.table.hash)}`
@@ -44,19 +46,19 @@ export function isWanted(on: TextSite, wanted: Wanted): string {
     : `NOT coalesce(${right}, false)`
 }
 
-export const selectTexts = ({ table }: TextSite): string =>
+export const selectTexts = ({ table }: AdoptedTable): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
 
 /** Selects the texts to normalize, by `spot`. If the rows have another normalizer, it selects the text of every row. */
-export const readTexts = (on: TextSite, pages: Pages, wanted: Wanted): string =>
+export const readTexts = (on: AdoptedTable, pages: Pages, wanted: Wanted): string =>
   `SELECT t.ctid::pg_catalog.text AS spot, ${selectTexts(on)} FROM ${own(on)} WHERE ${isRead(on, pages, wanted)}`
 
-const isRead = (on: TextSite, pages: Pages, wanted: Wanted): string =>
+const isRead = (on: AdoptedTable, pages: Pages, wanted: Wanted): string =>
   `${inPages(pages)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
 
 /** Changed texts as rows `c` with spots, old texts `o0`, … and new texts `n0`, …, from the parameter $first on. */
 export function alteredTexts(
-  { table }: TextSite,
+  { table }: AdoptedTable,
   first: number,
 ): Readonly<Record<'rows' | 'set' | 'unchanged', string>> {
   const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
@@ -91,7 +93,7 @@ export const createRefused = (on: AdoptedTable): string[] => [
  * Writes new texts to the rows at the spots $1, if they still have the old texts. The guard refuses a text that another
  * row holds. Rows that another session has locked are left out.
  */
-export function renormalize(on: TextSite): string {
+export function renormalize(on: AdoptedTable): string {
   const { rows, set, unchanged } = alteredTexts(on, 1)
   return `WITH c AS (SELECT c.* FROM ${rows}),
 held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) FOR UPDATE SKIP LOCKED),
@@ -107,16 +109,34 @@ export interface TextChange {
   readonly after: readonly (string | null)[]
 }
 
-/** The texts of a row that was read as `c0`, …. */
-export const readTextsOf = ({ on }: Target, row: Readonly<Record<string, string | null>>): (string | null)[] =>
-  on.table.text.map((_, index) => row[`c${index}`] ?? null)
+/** A row as it was read, with its texts as `c0`, …. */
+type ReadRow = Readonly<Record<string, string | null>>
 
-/** Old and new texts of each column, for a statement. */
-export const columnsOfChanges = ({ on }: Target, changes: readonly TextChange[]): unknown[] =>
-  on.table.text.flatMap((_, index) => [
+/** The texts of a row, as they are stored and normalized, or the reason why one of them is refused. */
+type NormalizedRow = Omit<TextChange, 'spot'> & { readonly changed: boolean }
+
+export function normalizeRow({ declaration }: Target, row: ReadRow): NormalizedRow | { readonly refused: string } {
+  const before = declaration.text.map((_, index) => row[`c${index}`] ?? null)
+  try {
+    const after = declaration.text.map(({ normalizer, column }, index) => {
+      const text = before[index] ?? null
+      return text === null ? null : normalizeText(normalizer, column.propertyPath, text)
+    })
+    return { before, after, changed: after.some((text, index) => text !== before[index]) }
+  } catch (error) {
+    if (error instanceof TextRejectedError) return { refused: error.reason }
+    throw error
+  }
+}
+
+/** The parameters of a statement that writes changes: spots, and old and new texts of each column. */
+export const valuesOfChanges = ({ declaration }: Target, changes: readonly TextChange[]): unknown[] => [
+  changes.map(({ spot }) => spot),
+  ...declaration.text.flatMap((_, index) => [
     changes.map(({ before }) => before[index] ?? null),
     changes.map(({ after }) => after[index] ?? null),
-  ])
+  ]),
+]
 
 /** Normalizes the texts of some pages without writing them, and notes the refused ones. */
 export async function readChanges(
@@ -127,11 +147,11 @@ export async function readChanges(
 ): Promise<TextChange[]> {
   const changes: TextChange[] = []
   const refused: RefusedSpot[] = []
-  for (const row of await session.query<Record<string, string | null>>(readTexts(target.on, pages, wanted))) {
-    const [spot, before] = [row['spot'] ?? '', readTextsOf(target, row)]
-    const normalized = normalizeStored(target.declaration.text, before)
+  for (const row of await session.query<ReadRow>(readTexts(target, pages, wanted))) {
+    const spot = row['spot'] ?? ''
+    const normalized = normalizeRow(target, row)
     if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
-    else if (normalized.changed) changes.push({ spot, before, after: normalized.texts })
+    else if (normalized.changed) changes.push({ spot, ...normalized })
   }
   await reportRefused(session, target, refused)
   return changes
@@ -146,7 +166,7 @@ export interface RefusedSpot {
 /** Notes rows whose texts are refused. */
 export async function reportRefused(
   { query }: AdoptSession,
-  { on }: Target,
+  on: AdoptedTable,
   refused: readonly RefusedSpot[],
 ): Promise<void> {
   if (refused.length === 0) return
@@ -174,9 +194,9 @@ interface Sweep {
 const PAGE_BATCH = { first: 16, least: 16, fewest: 1 }
 
 /** The pages that a sweep reads. One look at the size is enough, because rows that are written later have their hashes. */
-export async function pagesOf({ query }: AdoptSession, { on }: Target): Promise<number> {
+export async function pagesOf({ query }: AdoptSession, { table }: AdoptedTable): Promise<number> {
   const [row] = await query<{ pages: string }>(
-    `SELECT (pg_catalog.pg_relation_size('${tableName(on.table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
+    `SELECT (pg_catalog.pg_relation_size(${literal(tableName(table))}::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
       `pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text AS pages`,
   )
   return Number(row?.pages ?? 0)
@@ -224,14 +244,13 @@ async function* pagePartsOf(
 ): AsyncGenerator<Pages, void, undefined> {
   const { from, to, lines: [first, last] = [0, LINES] } = pages
   if (target.normalizes && last - first > 1) {
-    const { on } = target
-    const bytes = on.table.text.map(
+    const bytes = target.table.text.map(
       ({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`,
     )
     // The server counts the bytes without reading them.
     const [row] = await session.query<{ bytes: string }>(
       `SELECT coalesce(pg_catalog.sum(${bytes.join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes ` +
-        `FROM ${own(on)} WHERE ${isRead(on, pages, wanted)}`,
+        `FROM ${own(target)} WHERE ${isRead(target, pages, wanted)}`,
     )
     if (Number(row?.bytes ?? 0) > MOST_BYTES) {
       const [middle, line] = [Math.ceil((from + to) / 2), Math.ceil((first + last) / 2)]
@@ -252,42 +271,36 @@ async function* pagePartsOf(
   yield pages
 }
 
-/** The results for some rows. The others are locked, or have another text now. */
-interface NormalizedRows {
-  readonly rows: number
-  /** The reasons, by the spots of the rows. These rows are noted. */
-  readonly refused: ReadonlyMap<string, string>
-}
+/** How many rows were written, and how many were refused and noted. The others are locked, or have another text now. */
+type WrittenRows = Readonly<Record<'rows' | 'refused', number>>
 
 /** Writes all changes at once, or one by one if one of them is refused. */
 export async function writeChanges(
   session: AdoptSession,
   target: Target,
   changes: readonly TextChange[],
-): Promise<NormalizedRows> {
-  const none = { rows: 0, refused: new Map<string, string>() }
+): Promise<WrittenRows> {
   const [first, ...others] = changes
-  if (!first) return none
-  const { on } = target
+  if (!first) return { rows: 0, refused: 0 }
   try {
-    const values = [changes.map(({ spot }) => spot), ...columnsOfChanges(target, changes)]
-    const [row] = await session.together(async () => await session.query<{ written: string }>(renormalize(on), values))
-    return { ...none, rows: Number(row?.written ?? 0) }
+    const [sql, values] = [renormalize(target), valuesOfChanges(target, changes)]
+    const [row] = await session.together(async () => await session.query<{ written: string }>(sql, values))
+    return { rows: Number(row?.written ?? 0), refused: 0 }
   } catch (error) {
-    if (isBusyError(error)) return none
+    if (isBusyError(error)) return { rows: 0, refused: 0 }
     const reason = refusalOfText(error)
     if (reason === undefined) throw error
     if (others.length === 0) {
       await reportRefused(session, target, [{ spot: first.spot, reason }])
-      return { rows: 0, refused: new Map([[first.spot, reason]]) }
+      return { rows: 0, refused: 1 }
     }
-    let rows = 0
+    let [rows, refused] = [0, 0]
     for (const one of changes) {
       const written = await writeChanges(session, target, [one])
       rows += written.rows
-      for (const [spot, why] of written.refused) none.refused.set(spot, why)
+      refused += written.refused
     }
-    return { rows, refused: none.refused }
+    return { rows, refused }
   }
 }
 
@@ -304,7 +317,7 @@ function refusalOfText(error: unknown): string | undefined {
 /** Reads the first rows whose texts are refused, and the number of all. */
 export async function refusedRows(
   { query }: AdoptSession,
-  { on }: Target,
+  on: AdoptedTable,
 ): Promise<Pick<FoundRows, 'rejected' | 'rejectedTotal'>> {
   const rows = await query<Record<'key' | 'reason' | 'total', string>>(
     `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
@@ -315,14 +328,14 @@ export async function refusedRows(
 }
 
 /** @throws AdoptionError if texts are refused, unless the caller keeps them */
-export async function refuseListed({ session, options }: WorkRun, target: Target): Promise<void> {
+export async function refuseListed({ session, options, target }: AdoptRun): Promise<void> {
   if (options.rejected === 'keep') return
   const { rejected, rejectedTotal } = await refusedRows(session, target)
   if (rejectedTotal === 0) return
   const reasons = [...new Set(rejected.map(({ reason }) => reason))].join('; ')
   throw new AdoptionError(
     'rejected',
-    `The normalizer rejects the texts of ${rejectedTotal} rows of ${tableName(target.on.table)}: ${reasons}. ` +
+    `The normalizer rejects the texts of ${rejectedTotal} rows of ${tableName(target.table)}: ${reasons}. ` +
       `Correct or delete them, or keep them as they are with --rejected keep. --json prints the keys of the first.`,
     undefined,
     rejected.map(({ key }) => key),

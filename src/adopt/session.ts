@@ -2,12 +2,11 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DataSource, ObjectLiteral, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
-import type { Query } from '../sql/catalog'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import type { AdoptionLock, AdoptOptions, BatchOption, HoldOption, LockOption } from './options'
 import { describeHolder, lockHolders, SERVER_LAG } from './status'
-import { type Adopting, ADOPTION_CLASS, type AdoptionFacts, BY_INDEX, type LockMode } from './table'
+import { type AdoptedTable, ADOPTION_CLASS, BY_INDEX, type LockMode } from './table'
 
 const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4`
 
@@ -63,7 +62,7 @@ export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | HoldOption | B
 
 /** A lock to acquire. */
 interface WantedLock {
-  readonly on: Pick<Adopting, 'table'>
+  readonly on: AdoptedTable
   readonly step: string
   readonly mode: LockMode
   /** Runs before each attempt, without the lock, because clients have written while the command waited. */
@@ -419,36 +418,6 @@ export async function withAdoptSession<T>(
     await session.close()
     await runner.release()
   }
-}
-
-/** A command, with the function that finds its table on a connection. */
-export interface TableCommand<Found> {
-  readonly dataSource: DataSource
-  readonly options: SessionOptions
-  readonly find: (query: Query) => Promise<Found>
-}
-
-/**
- * Works on a table with one connection. No other command of the library can work on the table meanwhile. The lock ends
- * with the connection, however the connection ends.
- *
- * @throws AdoptionError if another command works on the table
- */
-export async function withTable<Found extends { readonly facts: AdoptionFacts }, T>(
-  { dataSource, options, find }: TableCommand<Found>,
-  work: (session: AdoptSession, found: Found) => Promise<T>,
-): Promise<T> {
-  return await withAdoptSession(dataSource, options, async (session) => {
-    const { facts } = await find(session.query)
-    if (!(await session.takeTurn(facts.oid))) {
-      throw new AdoptionError(
-        'running',
-        `${tableName(facts)} is being adopted by another session. Wait for it, or end it and run this again.`,
-      )
-    }
-    // Another command may have changed the table before the lock was taken.
-    return await work(session, await find(session.query))
-  })
 }
 
 /** Why an adoption stopped early. */

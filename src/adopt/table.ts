@@ -16,44 +16,31 @@ export const ADOPTIONS = 'unique_text_adoptions'
 
 const SLUG_CHARACTERS = 36
 
-/** A table that an adoption works on. */
-export interface Adopting {
-  readonly table: {
-    readonly schema: string
-    readonly table: string
-    /** The name that distinguishes this adoption from others in the schema. */
-    readonly guard: string
-  }
+/** A table with the text that an adoption or a merge works on. */
+export interface AdoptedTable {
+  /** Its schema is known, and `guard` distinguishes its text from the others in the schema. */
+  readonly table: TextTable & { readonly schema: string }
   /** Columns of the primary key. */
   readonly primary: readonly string[]
   /** The role that owns the table. */
   readonly owner: string
 }
 
-/** A table with a text that a command adopts. Its schema is known. */
-export interface AdoptedTable extends Adopting {
-  readonly table: TextTable & { readonly schema: string }
-}
-
-export type Site = Pick<Adopting, 'table'>
-
 /** Returns a name of letters, digits and _ for an object of an adoption. No other text of the schema has this name. */
-export function nameOf({ table }: Site, suffix: string): string {
+export function nameOf({ table }: AdoptedTable, suffix: string): string {
   const slug = table.guard.toLowerCase().replaceAll(/[^a-z0-9_]+/g, '_')
   const digest = createHash('sha1').update(table.guard).digest('hex').slice(0, 8)
   return `${slug.slice(0, SLUG_CHARACTERS)}_${digest}_${suffix}`
 }
 
-export const objectOf = (on: Site, suffix: string): string => qualified(on.table.schema, nameOf(on, suffix))
-
-export type TextSite = Pick<AdoptedTable, 'table'>
+export const objectOf = (on: AdoptedTable, suffix: string): string => qualified(on.table.schema, nameOf(on, suffix))
 
 /** The table's own rows, as `t`. */
-export const own = ({ table }: Site): string => `ONLY ${tableName(table)} AS t`
+export const own = ({ table }: AdoptedTable): string => `ONLY ${tableName(table)} AS t`
 
 /** The key of a row as jsonb. @param part a part of the key, as SQL */
 export const keyAsJson = (
-  { primary }: Pick<Adopting, 'primary'>,
+  { primary }: AdoptedTable,
   part: (name: string, index: number) => string = (name) => field('t', name),
 ): string => {
   const members = primary.map((name, index) => `${literal(name)}::pg_catalog.text, ${part(name, index)}`)
@@ -61,10 +48,10 @@ export const keyAsJson = (
 }
 
 /** Chains that clients wrote to or the command numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
-export const queueOf = (on: TextSite): string => objectOf(on, 'queue')
+export const queueOf = (on: AdoptedTable): string => objectOf(on, 'queue')
 
 /** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
-export const worklistOf = (on: TextSite): string => objectOf(on, 'work')
+export const worklistOf = (on: AdoptedTable): string => objectOf(on, 'work')
 
 /** Makes that table from a query for the rows and their places. */
 export const makeWorklist = (on: AdoptedTable, query: string): string[] => [
@@ -76,18 +63,18 @@ export const makeWorklist = (on: AdoptedTable, query: string): string[] => [
 ]
 
 /** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
-export const refusedOf = (on: TextSite): string => objectOf(on, 'refused')
+export const refusedOf = (on: AdoptedTable): string => objectOf(on, 'refused')
 
 /** The sequence of temporary numbers. */
-export const numbersOf = (on: TextSite): string => objectOf(on, 'numbers')
+export const numbersOf = (on: AdoptedTable): string => objectOf(on, 'numbers')
 
 /** A temporary number that no other row has. */
-export const nextNumber = (on: TextSite): string =>
+export const nextNumber = (on: AdoptedTable): string =>
   `pg_catalog.nextval(${literal(numbersOf(on))}::pg_catalog.regclass)::pg_catalog.int4`
 
 export const TRIGGERS = ['place_insert', 'place_update', 'note_insert', 'note_update', 'note_delete'] as const
 
-export const triggerNames = (on: TextSite): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
+export const triggerNames = (on: AdoptedTable): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
 
 export const ADOPTION_CLASS = '1970565217'
 
@@ -102,17 +89,17 @@ export const ADOPTION_TURN: string = `pg_catalog.pg_locks AS l
 export const FIND_COMMAND: string = `SELECT (pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN})) AS running`
 
 /** Drops what the transitional triggers need. */
-export const dropObjects = (on: TextSite): string[] => [
+export const dropObjects = (on: AdoptedTable): string[] => [
   `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
   `DROP TABLE IF EXISTS ${queueOf(on)}, ${worklistOf(on)}`,
   `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
 ]
 
-export const dropTriggers = (on: TextSite): string[] =>
+export const dropTriggers = (on: AdoptedTable): string[] =>
   triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 
 /** Returns one statement, or none if there are no clauses. */
-export const alterTable = (on: Site, clauses: readonly string[]): string[] =>
+export const alterTable = (on: AdoptedTable, clauses: readonly string[]): string[] =>
   clauses.length === 0 ? [] : [`ALTER TABLE ${tableName(on.table)} ${clauses.join(', ')}`]
 
 /** The lock modes that a step requests. */
@@ -123,9 +110,9 @@ export const BY_INDEX =
   'SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off'
 
 /** Vacuums but returns no pages to the operating system, because that locks the table. */
-export const vacuumTable = ({ table }: Site): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
+export const vacuumTable = ({ table }: AdoptedTable): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
 
-export const analyzeTable = ({ table }: Site): string => `ANALYZE ${tableName(table)}`
+export const analyzeTable = ({ table }: AdoptedTable): string => `ANALYZE ${tableName(table)}`
 
 /** The facts, besides columns and indexes, that decide whether and how a table can be adopted. */
 export interface AdoptionFacts {
@@ -175,7 +162,7 @@ export const FIND_KEPT: string = `SELECT n.nspname AS schema, ${isTrusted(
  WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
 /** Runs after CREATE TABLE IF NOT EXISTS: a role that may create in the schema can have made the table before. */
-export const refusePlanted = ({ table, owner }: Adopting, name: string): string =>
+export const refusePlanted = ({ table, owner }: AdoptedTable, name: string): string =>
   `DO ${dollarQuote(`
 DECLARE
   found pg_catalog.regclass := ${literal(qualified(table.schema, name))}::pg_catalog.regclass;
@@ -191,7 +178,7 @@ END
 const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`
 
 /** Runs before CREATE TABLE IF NOT EXISTS. Grants by default privileges on a new table are revoked at once. */
-export const refuseWritten = ({ table }: Site, name: string): string =>
+export const refuseWritten = ({ table }: AdoptedTable, name: string): string =>
   `DO ${dollarQuote(`
 DECLARE
   found pg_catalog.regclass := pg_catalog.to_regclass(${literal(qualified(table.schema, name))});
@@ -212,7 +199,7 @@ END
  * @param access `readable` keeps grants of SELECT
  */
 export const ownAlone = (
-  { owner }: Adopting,
+  { owner }: AdoptedTable,
   names: readonly string[],
   access: 'alone' | 'readable' = 'alone',
 ): string[] => {
@@ -265,5 +252,5 @@ export const same = (left: string, right: string): string =>
   `coalesce(${left} OPERATOR(pg_catalog.=) ${right}, ${left} IS NULL AND ${right} IS NULL)`
 
 /** Predicates that are true if two rows have the same text, column by column. */
-export const sameTexts = (on: TextSite, left: string, right: string): string[] =>
+export const sameTexts = (on: AdoptedTable, left: string, right: string): string[] =>
   on.table.text.map(({ name }) => same(bytewise(left, name), bytewise(right, name)))

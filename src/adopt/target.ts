@@ -2,14 +2,16 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError } from '../errors'
 import { requireServer } from '../registry/internals'
 import { type Declaration, textsOfEntity } from '../registry/registry'
+import { findDrift } from '../schema/readiness'
 import { declaredIn, lookedFor, setsOf, triggerWorks, wantedGuards } from '../schema/table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
-import { AdoptionError, type AdoptSession, withTable, type SessionOptions } from './session'
+import { AdoptionError, type AdoptSession, withAdoptSession, type SessionOptions } from './session'
 import { type AdoptedTable, type AdoptionFacts } from './table'
 import type { AdoptOptions } from './options'
+import { type AdoptionState, storedState } from './work'
 
 const triggersOn = (enabled: string): string => `(
          SELECT coalesce(pg_catalog.jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_catalog.pg_trigger AS t
@@ -58,12 +60,15 @@ async function adoptionFacts(
   return row && (JSON.parse(row.facts) as Omit<AdoptionFacts, 'distribution'>)
 }
 
-/** The target of an adoption: a declaration, and its table on this connection. */
-export interface Target {
+/** The target of a command: a declaration, and its table on this connection. */
+export interface Target extends AdoptedTable {
   readonly declaration: Declaration
-  readonly on: AdoptedTable
   readonly facts: AdoptionFacts
   readonly state: TableState
+  /** The state of its adoption; undefined if none has begun, or the role may not read it. */
+  readonly stored: AdoptionState | undefined
+  /** Whether the objects are as declared. */
+  readonly isReady: boolean
   /** Columns that should be NOT NULL but still allow NULL, the hash among them. */
   readonly required: readonly string[]
   /** Whether the normalizer may change a text. */
@@ -109,10 +114,12 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   const nullable = new Set(state.columns.filter((column) => column.nullable).map(({ name }) => name))
   const isThere = (name: string): boolean => state.columns.some((column) => column.name === name)
   return {
+    ...on,
     declaration,
-    on,
     facts,
     state,
+    stored: await storedState(query, on),
+    isReady: findDrift(table, state).length === 0,
     required: [...declared.map(({ databaseName }) => databaseName), ...hidden].filter(
       (name) => nullable.has(name) || (name === table.hash && !isThere(name)),
     ),
@@ -121,8 +128,10 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
 }
 
 /**
- * Works on the table of a text, as `withTable` does.
+ * Works on the table of a text with one connection. No other command of the library can work on the table meanwhile.
+ * The lock ends with the connection, however the connection ends.
  *
+ * @throws AdoptionError if another command works on the table
  * @throws DeclarationError
  */
 export async function withText<T>(
@@ -132,8 +141,17 @@ export async function withText<T>(
   work: (session: AdoptSession, target: Target) => Promise<T>,
 ): Promise<T> {
   const declaration = findDeclaration(dataSource, entity, options.property)
-  const find = async (query: Query): Promise<Target> => await findTarget(declaration, query)
-  return await withTable({ dataSource, find, options }, work)
+  return await withAdoptSession(dataSource, options, async (session) => {
+    const { facts } = await findTarget(declaration, session.query)
+    if (!(await session.takeTurn(facts.oid))) {
+      throw new AdoptionError(
+        'running',
+        `${tableName(facts)} is being adopted by another session. Wait for it, or end it and run this again.`,
+      )
+    }
+    // Another command may have changed the table before the lock was taken.
+    return await work(session, await findTarget(declaration, session.query))
+  })
 }
 
 /**

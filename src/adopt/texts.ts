@@ -1,30 +1,17 @@
 import type { ObjectLiteral } from 'typeorm'
-import { findDrift } from '../schema/readiness'
 import { addCheck, createIndex, indexCondition, sameCondition, uniqueIndexOf } from '../sql/alter'
-import type { LookupIndex } from '../sql/catalog'
+import { addLookup } from '../sql/catalog'
 import { literal, qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import {
-  bytewise,
-  field,
-  hashExpression,
-  isFreed,
-  isLive,
-  rowHash,
-  tableName,
-  textIsNull,
-  textRules,
-} from '../sql/text-table'
+import { field, hashExpression, isFreed, isLive, rowHash, tableName, textIsNull } from '../sql/text-table'
 import { detach, ensureLibrary } from '../sql/library'
 import { makeFunctions } from '../sql/trigger-set'
 import { guardOf } from '../triggers/guard'
 import {
   chainColumns,
-  chainFields,
   dropNumbered,
   type Filled,
   findChains,
-  isOfChain,
   lockChains,
   newHash,
   numberChains,
@@ -34,30 +21,30 @@ import {
   writeNumbers,
 } from './chains'
 import { parseRows } from './exact-json'
+import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import type { AdoptStep, PlannedStep } from './options'
 import {
   alteredTexts,
-  columnsOfChanges,
   createRefused,
   inPages,
   isUnfilled,
   isWanted,
+  normalizeRow,
   type Pages,
   pagesOf,
   readChanges,
   readTexts,
-  readTextsOf,
   refusedKey,
-  refusedRows,
   refusedTexts,
   refuseListed,
   renormalize,
   sweepPages,
+  valuesOfChanges,
   type Wanted,
   writeChanges,
 } from './pages'
+import { againstOwn, KEYS_NAMED } from './refusals'
 import { AdoptionError, type AdoptSession } from './session'
-import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import {
   type AdoptedTable,
   alterTable,
@@ -78,64 +65,57 @@ import {
   same,
   samePrimary,
   sameTexts,
-  type TextSite,
   triggerNames,
   TRIGGERS,
   vacuumTable,
 } from './table'
-import { againstOwn, KEYS_NAMED, normalizeStored, type RefusedRows, refuseNullRows } from './refusals'
 import type { Target } from './target'
 import {
   adoptions,
+  type AdoptRun,
   beginState,
-  type Check,
   createAdoptions,
-  createLookup,
-  dropFilled,
-  dropIndex,
-  type Duplicates,
   finishWork,
-  type FoundRows,
   forgetState,
   goOn,
-  makeIndex,
-  makeLookup,
-  planRequired,
-  requireNotNull,
   throughPlaces,
-  type WorkRun,
-  type WorkState,
   wouldFire,
 } from './work'
 
 /** Creates the unique index as TypeORM does, while others write. */
-const createTextIndex = ({ table }: TextSite): string =>
+const createTextIndex = ({ table }: AdoptedTable): string =>
   createIndex(tableName(table), quote(table.index), uniqueIndexOf(table), 'CONCURRENTLY ')
 
 /** Disables the transitional triggers at the commit of the guard. To drop one takes a lock that blocks readers. */
-const disableTriggers = (on: TextSite): string =>
+const disableTriggers = (on: AdoptedTable): string =>
   `ALTER TABLE ${tableName(on.table)} ${triggerNames(on)
     .map((name) => `DISABLE TRIGGER ${quote(name)}`)
     .join(', ')}`
 
 /** Drops everything that only the adoption needed. */
-const dropTemporary = (on: TextSite): string[] => [...dropTriggers(on), ...dropObjects(on)]
+const dropTemporary = (on: AdoptedTable): string[] => [...dropTriggers(on), ...dropObjects(on)]
 
-/**
- * Drops columns, index and check, and the remains of an adoption. The guard's own statements run first.
- *
- * @param lookup an index that is dropped too
- */
-function dropColumns(on: TextSite, lookup?: string): string[] {
-  const { table } = on
+/** Drops guard, columns, index and check, and the remains of an adoption. @throws AdoptionError */
+export function dropAll(target: Target): string[] {
+  const { table, stored, declaration } = target
+  if (!stored && guardedAs(target) === 'none') refuseTaken(target)
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
-    ...dropTemporary(on),
-    `DROP TABLE IF EXISTS ${refusedOf(on)}`,
-    ...(lookup === undefined ? [] : [`DROP INDEX IF EXISTS ${qualified(table.schema, lookup)}`]),
-    ...alterTable(on, [...dropFilled(on, table.text.length + table.scope.length + columns.length), ...columns]),
+    ...(noteOf(target) ? guardOf(table).drop : []),
+    ...dropTemporary(target),
+    `DROP TABLE IF EXISTS ${refusedOf(target)}`,
+    ...(declaration.lookup === undefined
+      ? []
+      : [`DROP INDEX IF EXISTS ${qualified(table.schema, declaration.lookup)}`]),
+    ...alterTable(target, [...dropFilled(target, table.text.length + table.scope.length + columns.length), ...columns]),
   ]
 }
+
+const filledName = (on: AdoptedTable, column: number): string => nameOf(on, `filled_${column}`)
+
+/** Clauses that drop the checks that prove NOT NULL, of so many columns, if they exist. */
+const dropFilled = (on: AdoptedTable, columns: number): string[] =>
+  Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
 
 /**
  * Writes the hashes of the rows of these pages. If the normalizer changed a text, and the row still has the old text,
@@ -199,10 +179,10 @@ function createObjects(on: AdoptedTable): string[] {
   ]
 }
 
-const sameScopeColumns = ({ table }: TextSite): string[] =>
+const sameScopeColumns = ({ table }: AdoptedTable): string[] =>
   table.scope.map((name) => same(field('OLD', name), field('NEW', name)))
 
-const keepsHash = ({ table }: TextSite): string => same(field('OLD', table.hash), field('NEW', table.hash))
+const keepsHash = ({ table }: AdoptedTable): string => same(field('OLD', table.hash), field('NEW', table.hash))
 
 /** Gives every row that a client writes its hash at once, and a number of its own until its chain is settled. */
 function placingBody(on: AdoptedTable): string {
@@ -281,8 +261,8 @@ function createTriggers(on: AdoptedTable): string[] {
 }
 
 /** Adds the hidden columns, as constants that rewrite no row, and the transitional triggers. */
-function beginAdoption({ on, declaration, state }: Target): string[] {
-  const { table } = on
+function beginAdoption(target: Target): string[] {
+  const { table, declaration, state } = target
   const existing = new Set(state.columns.map(({ name }) => name))
   const hidden = [
     { name: table.hash, type: table.digest.type },
@@ -291,23 +271,14 @@ function beginAdoption({ on, declaration, state }: Target): string[] {
   ]
   const added = hidden.filter(({ name }) => !existing.has(name)).map(({ name, type }) => `ADD ${quote(name)} ${type}`)
   return [
-    ...alterTable(on, added),
+    ...alterTable(target, added),
     ...hidden.map(
       ({ name }, index) =>
         `COMMENT ON COLUMN ${tableName(table)}.${quote(name)} IS ${literal(declaration.hidden[index]?.comment ?? '')}`,
     ),
-    ...dropTriggers(on),
-    ...createTriggers(on),
+    ...dropTriggers(target),
+    ...createTriggers(target),
   ]
-}
-
-/** The state of the adoption of a text. */
-export interface TextState extends WorkState {
-  readonly wanted: Wanted
-  readonly page: number
-  readonly pages: number | null
-  /** Whether a guard exists and rows are normalized under it. @default false */
-  readonly renormalizes?: boolean
 }
 
 /** How often a sweep frees the space of old row versions for new ones. Otherwise the heap would double. */
@@ -315,450 +286,403 @@ const VACUUMS = 4
 
 const VACUUM_LEAST_PAGES = 1_000
 
-type Steps = Readonly<Partial<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
-
-/** A text, and its table on this connection. */
-export abstract class TextWork {
+/** How a command adopts a text. */
+export interface Way {
   /** The steps. Each can be repeated from its start, and returns the next one. */
-  abstract readonly steps: Steps
-  /** Its name in messages. */
-  readonly said: string
-  readonly rules: string
-  /** Whether the objects are as declared. */
-  readonly isReady: boolean
-  /** The written columns that an index or a constraint of the user may cover. */
-  readonly writtenColumns: readonly string[]
-  /** The rows that an index or a constraint of the user may refuse. */
-  readonly written: Pick<RefusedRows, 'what' | 'ours' | 'ofUnique'>
-  readonly on: Target['on']
-  readonly facts: Target['facts']
-  /** Whether the normalizer may change a text. */
-  readonly normalizes: boolean
-
-  constructor(
-    protected readonly target: Target,
-    readonly stored: TextState | undefined,
-  ) {
-    const { declaration, on, normalizes, state } = target
-    const { table } = on
-    this.on = on
-    this.facts = target.facts
-    this.normalizes = normalizes
-    this.said = `"${declaration.name}"`
-    this.rules = JSON.stringify([textRules(table, table.digest.name), table.deleted, table.normalizers])
-    this.isReady = findDrift(declaration.table, state).length === 0
-    this.writtenColumns = normalizes ? table.text.map(({ name }) => name) : []
-    this.written = {
-      what: normalizes ? 'a row with its normalized text' : 'a row that gets its hash',
-      ours: [table.index, table.check],
-      ofUnique:
-        'adopt --dry-run lists the texts that become equal. Without the unique index, clients can store equal texts ' +
-        'until the step guard: they are reported, and --merge merges them.',
-    }
-  }
-
+  readonly steps: Readonly<Partial<Record<AdoptStep, (run: AdoptRun) => Promise<AdoptStep>>>>
   /** @throws AdoptionError if the steps cannot adopt the table */
-  abstract refuse(): void
-
+  readonly refuse: (target: Target) => void
   /** Keeps the table's own triggers from firing in this session. @throws AdoptionError if that is not possible */
-  abstract keepTriggersOut(session: AdoptSession): Promise<void>
+  readonly keepTriggersOut: (session: AdoptSession, target: Target) => Promise<void>
+  readonly plan: (target: Target) => PlannedStep[]
+}
 
-  abstract plan(): PlannedStep[]
+/** The way of a text without a guard. */
+export const UNGUARDED: Way = {
+  steps: { begin, fill, number, index, check, guard, clean },
+  refuse: refuseTarget,
+  keepTriggersOut,
+  plan,
+}
 
-  /** Returns the statements that remove everything. @throws AdoptionError */
-  dropAll(): string[] {
-    const { declaration, on } = this.target
-    if (this.stored === undefined && guardedAs(this.target) === 'none') refuseTaken(this.target)
-    const drop = noteOf(this.target) ? guardOf(on.table).drop : []
-    return [...drop, ...dropColumns(on, declaration.lookup)]
+async function keepTriggersOut(session: AdoptSession, target: Target): Promise<void> {
+  const { facts, table, normalizes } = target
+  const { updateTriggers, replicaTriggers, keyColumns } = facts
+  if (updateTriggers.length === 0) return
+  const key = normalizes ? table.text.find(({ name }) => keyColumns.includes(name)) : undefined
+  if (replicaTriggers.length > 0) {
+    throw wouldFire(target, `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`)
   }
+  if (key) {
+    const why = `${quote(key.name)} is in a foreign key, which is not looked at with session_replication_role = replica`
+    throw wouldFire(target, why)
+  }
+  if (await session.becomeReplica()) return
+  throw wouldFire(target, 'the role may not set session_replication_role')
+}
 
-  /** Reads what the steps have found so far. @param isDone whether there was no step to do */
-  async report(session: AdoptSession, step: AdoptStep, isDone: boolean): Promise<FoundRows> {
-    const found = isDone ? { rejected: [], rejectedTotal: 0 } : await refusedRows(session, this.target)
-    if (step !== 'done' && step !== 'clean') return { ...found, duplicates: undefined }
-    const { on } = this
-    const { table } = on
-    const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
-    const live = [...isLive(table, 't'), 'true'].join(' AND ')
-    const [row] = await session.query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
-      `WITH c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE t.${quote(table.chained)} AND ${live}),
-g AS MATERIALIZED (
-  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyAsJson(on)} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
-    FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} GROUP BY ${by.join(', ')}
-  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
-SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
-       coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
-       (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${KEYS_NAMED}) AS f)::pg_catalog.text AS first
-  FROM g`,
+/** Adds columns and transitional triggers. After its commit, every written row has its hash. */
+async function begin({ session, target }: AdoptRun): Promise<AdoptStep> {
+  const { table, state } = target
+  await refuseNulls(session, target)
+  await beginState(session, target)
+  // A restored backup may lack the state of an adoption.
+  const transitional = await session.query(
+    `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(table))}::pg_catalog.regclass ` +
+      `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(target).map(literal).join(', ')}])`,
+  )
+  const lock = { on: target, step: 'begin', mode: 'ACCESS EXCLUSIVE' } as const
+  if (transitional.length > 0) await session.locked(lock, async () => await session.all(dropTemporary(target)))
+  await session.all(createObjects(target))
+  // If these columns were made by hand, their values are checked.
+  const wanted: Wanted = state.columns.some(({ name }) => name === table.hash) ? 'wrong' : 'missing'
+  // If a guard has lost a trigger, its other triggers are dropped.
+  const note = noteOf(target)
+  const left = note ? [detach(table, note)] : []
+  return await session.locked(lock, async () => {
+    await session.all(left)
+    await session.all(beginAdoption(target))
+    return await goOn(session, target, 'fill', { wanted, page: 0, pages: null })
+  })
+}
+
+/** @throws AdoptionError with the keys of the first rows with NULL in a column that should be NOT NULL */
+async function refuseNulls({ query }: AdoptSession, target: Target): Promise<void> {
+  const { table, required, state } = target
+  const columns = required.filter((name) => name !== table.hash && state.columns.some((one) => one.name === name))
+  for (const column of columns) {
+    const rows = await query<{ key: string }>(
+      `SELECT ${keyAsJson(target)}::pg_catalog.text AS key FROM ${own(target)} WHERE ${field('t', column)} IS NULL LIMIT ${KEYS_NAMED}`,
     )
-    const duplicates: Duplicates = {
-      groups: Number(row?.groups ?? 0),
-      surplus: Number(row?.surplus ?? 0),
-      largest: Number(row?.largest ?? 0),
-      first: parseRows(row?.first ?? '[]', 3) as ObjectLiteral[][],
-    }
-    return { ...found, duplicates }
+    if (rows.length === 0) continue
+    throw new AdoptionError(
+      'nulls',
+      `Rows of ${tableName(table)} hold NULL in ${quote(column)}. Give them a value or delete them, or declare the ` +
+        `property nullable. --json prints the keys of the first.`,
+      undefined,
+      rows.map(({ key }) => parseRows(key, 1) as ObjectLiteral),
+    )
   }
 }
 
-/** A text without a guard. */
-export class UnguardedText extends TextWork {
-  readonly steps: Steps = {
-    begin: async (run) => await this.begin(run),
-    fill: async (run) => await this.fill(run),
-    number: async (run) => await this.number(run),
-    index: async (run) => await this.index(run),
-    check: async (run) => await this.check(run),
-    guard: async (run) => await this.guard(run),
-    clean: async (run) => await this.clean(run),
-  }
-
-  refuse(): void {
-    refuseTarget(this.target, this.stored !== undefined)
-  }
-
-  async keepTriggersOut(session: AdoptSession): Promise<void> {
-    const { updateTriggers, replicaTriggers, keyColumns } = this.facts
-    if (updateTriggers.length === 0) return
-    const key = this.writtenColumns.find((name) => keyColumns.includes(name))
-    if (replicaTriggers.length > 0) {
-      throw wouldFire(
-        this.on,
-        this.facts,
-        `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`,
-      )
-    }
-    if (key !== undefined) {
-      const why = `${quote(key)} is in a foreign key, which is not looked at with session_replication_role = replica`
-      throw wouldFire(this.on, this.facts, why)
-    }
-    if (await session.becomeReplica()) return
-    throw wouldFire(this.on, this.facts, 'the role may not set session_replication_role')
-  }
-
-  /** Adds columns and transitional triggers. After its commit, every written row has its hash. */
-  private async begin(run: WorkRun): Promise<AdoptStep> {
-    const { session } = run
-    const { on, state, required } = this.target
-    await this.refuseNulls(session, required)
-    await beginState(run, this, {})
-    // A restored backup may lack the state of an adoption.
-    const transitional = await session.query(
-      `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(on.table))}::pg_catalog.regclass ` +
-        `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(on).map(literal).join(', ')}])`,
-    )
-    if (transitional.length > 0) {
-      await session.locked(
-        { on, step: 'begin', mode: 'ACCESS EXCLUSIVE' },
-        async () => await session.all(dropTemporary(on)),
-      )
-    }
-    await session.all(createObjects(on))
-    // If these columns were made by hand, their values are checked.
-    const wanted: Wanted = state.columns.some(({ name }) => name === on.table.hash) ? 'wrong' : 'missing'
-    // If a guard has lost a trigger, its other triggers are dropped.
-    const note = noteOf(this.target)
-    const left = note ? [detach(on.table, note)] : []
-    return await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(left)
-      await session.all(beginAdoption(this.target))
-      return await goOn(session, on, 'fill', { wanted, page: 0, pages: null })
-    })
-  }
-
-  private async refuseNulls({ query }: AdoptSession, columns: readonly string[]): Promise<void> {
-    const { on, state } = this.target
-    const there = columns.filter((name) => name !== on.table.hash && state.columns.some((one) => one.name === name))
-    const todo = 'Give them a value or delete them, or declare the property nullable.'
-    await refuseNullRows(query, on, there, todo)
-  }
-
-  /** Sweeps until no row is left. Rows that another session had locked are swept again. */
-  private async fill({ session, options, counts }: WorkRun): Promise<AdoptStep> {
-    const { target, on } = this
-    let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...this.stored }
-    for (let sweeps = 1; ; sweeps += 1) {
-      const sweep = { wanted, page, pages: pages ?? (await pagesOf(session, target)) }
-      const vacuumed = Math.max(VACUUM_LEAST_PAGES, Math.ceil(sweep.pages / VACUUMS))
-      const before = counts.filled
-      let last = page
-      const left = await sweepPages(
-        session,
-        target,
-        sweep,
-        async (part) => {
-          const changes = target.normalizes ? await readChanges(session, target, part, wanted) : []
-          const stored = JSON.stringify({ wanted, page: part.lines ? part.from : part.to, pages: sweep.pages })
-          const given =
-            changes.length > 0 ? [changes.map(({ spot }) => spot), ...columnsOfChanges(target, changes)] : []
-          const sql = fillPages(on, part, wanted, changes.length > 0)
-          const [row] = await session.query<Filled>(sql, [on.table.guard, stored, ...given])
-          counts.filled += Number(row?.written ?? 0)
-          counts.normalized += changes.length
-          return Number(row?.seen ?? 0) - Number(row?.written ?? 0)
-        },
-        async (next) => {
-          options.onProgress?.({ step: 'fill', fraction: next / Math.max(sweep.pages, 1), rows: counts.filled })
-          if (Math.floor(next / vacuumed) > Math.floor(last / vacuumed)) await session.query(vacuumTable(on))
-          last = next
-        },
-      )
-      await session.query(vacuumTable(on))
-      if (left === 0 && page === 0) return await goOn(session, on, 'number')
-      if (counts.filled === before) await session.rest(sweeps)
-      ;[page, pages] = [0, null]
-      await goOn(session, on, 'fill', { page, pages })
-    }
-  }
-
-  /** Gives rows of equal hash the numbers 0, 1, 2 …, duplicates too, so that the index cannot fail. */
-  private async number({ session, counts }: WorkRun): Promise<AdoptStep> {
-    const { on } = this
-    await session.all(findChains(on))
-    await throughPlaces(session, TEXT_BATCH, async (last, limit) => {
-      const [row] = await session.patiently(
-        'number',
-        async () => await session.query<Filled & { last: string | null }>(numberChains(on), [last, limit]),
-      )
-      const [seen, written] = [Number(row?.seen ?? 0), Number(row?.written ?? 0)]
-      counts.numbered += written
-      return { seen, last: row?.last ?? last, stuck: seen - written }
-    })
-    return await goOn(session, on, 'index')
-  }
-
-  private async index({ session }: WorkRun): Promise<AdoptStep> {
-    const { on } = this
-    const { state, declaration } = this.target
-    const { table } = on
-    const columns = JSON.stringify([...table.scope, table.hash, table.number])
-    const isThere = state.indexes.some(
-      (one) =>
-        one.name === table.index &&
-        one.valid &&
-        one.unique &&
-        sameCondition(indexCondition(table), one.condition) &&
-        JSON.stringify(one.columns) === columns,
-    )
-    try {
-      if (!isThere) await makeIndex(session, on, table.index, createTextIndex(on))
-    } catch (error) {
-      if (serverError(error)?.code !== SQLSTATE.uniqueViolation) throw error
-      await session.query(dropIndex(on, table.index))
-      // A client wrote numbers by hand.
-      return await goOn(session, on, 'number')
-    }
-    const [lookup] = lookupsOf(this.target)
-    const hasLookup = state.indexes.some(({ name, valid }) => name === declaration.lookup && valid)
-    if (lookup && !hasLookup) await makeLookup(session, on, lookup)
-    return await goOn(session, on, 'check')
-  }
-
-  private ownCheck(): Check {
-    const { table } = this.on
-    const isThere = this.target.state.checks.some(({ name }) => name === table.check)
-    const [sql = ''] = addCheck(table).up
-    return { name: table.check, clause: isThere ? undefined : `${sql.slice(sql.indexOf('ADD CONSTRAINT'))} NOT VALID` }
-  }
-
-  /** Adds checks as NOT VALID, validates them in one scan that blocks nobody, and then requires the columns. */
-  private async check(run: WorkRun): Promise<AdoptStep> {
-    const { session } = run
-    const { on, required } = this.target
-    const mend = async (): Promise<AdoptStep> => {
-      await this.refuseNulls(session, required)
-      // A row without its hash, or with another hash, was written past the triggers.
-      return await goOn(session, on, 'fill', { wanted: 'wrong', page: 0, pages: null })
-    }
-    return await requireNotNull(run, on, required, mend, this.ownCheck())
-  }
-
-  /** After the commit of its last transaction, no text is stored twice. */
-  private async guard(run: WorkRun): Promise<AdoptStep> {
-    const { session } = run
-    const { target } = this
-    const { on } = this
-    await this.reviewRefused(run)
-    await refuseListed(run, target)
-    // This uses the unique index, which does not exist while the notes are made.
-    await session.patiently('index', async () => await session.query(dropNumbered(on)))
-    const prepare = async (): Promise<void> => await settleMost(run, target)
-    return await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
-      await settleRest(session, target)
-      inTime()
-      await session.all([...guardOf(on.table).create, disableTriggers(on)])
-      return await goOn(session, on, 'clean')
-    })
-  }
-
-  /** Removes corrected and deleted rows from the list of refused rows. Deletes the others if the caller wants that. */
-  private async reviewRefused({ session, options }: WorkRun): Promise<void> {
-    const { on, target } = this
-    const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(on))
-    const refused = rows.filter(
-      (row) => 'refused' in normalizeStored(target.declaration.text, readTextsOf(target, row)),
-    )
-    if (options.rejected === 'delete' && refused.length > 0) {
-      const spots = refused.map(({ spot }) => spot)
-      const remove = async () =>
-        await session.query(
-          `DELETE FROM ${own(on)} USING ${refusedOf(on)} AS r WHERE ${samePrimary(on, 'r.k')} ` +
-            `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`,
-          [spots],
-        )
-      await session.asOrigin(remove).catch((error: unknown) =>
-        againstOwn(error, {
-          on: on.table,
-          what: 'to delete a row whose text the normalizer refuses',
-          next: 'Delete or change what refers to it, or keep it with --rejected keep',
-          ours: [],
-        }),
-      )
-    }
-    // By key, because a row that a client has written to meanwhile is at another place.
-    await session.query(
-      `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
-        `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r.k')}))`,
-      [refused.map(({ key }) => key)],
-    )
-  }
-
-  private async clean({ session }: WorkRun): Promise<AdoptStep> {
-    const { on } = this
-    await finishWork(session, on, 'clean', dropTemporary(on))
-    await session.query(analyzeTable(on))
-    return 'done'
-  }
-
-  plan(): PlannedStep[] {
-    const { on, required } = this.target
-    return [
-      { step: 'begin', lock: undefined, statements: [...createAdoptions(on), ...createObjects(on)] },
-      { step: 'begin', lock: 'ACCESS EXCLUSIVE', statements: beginAdoption(this.target) },
-      {
-        step: 'fill',
-        lock: undefined,
-        statements: [fillPages(on, { from: 0, to: 16 }, 'missing', false), vacuumTable(on)],
-      },
-      { step: 'number', lock: undefined, statements: [...findChains(on), numberChains(on)] },
-      {
-        step: 'index',
-        lock: undefined,
-        statements: [createTextIndex(on), ...lookupsOf(this.target).flatMap(createLookup)],
-      },
-      ...planRequired(on, required, this.ownCheck()),
-      { step: 'guard', lock: undefined, statements: [lockChains(on), writeNumbers(on)] },
-      {
-        step: 'guard',
-        lock: 'SHARE ROW EXCLUSIVE',
-        statements: [...guardOf(on.table).create, disableTriggers(on)],
-      },
-      { step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: dropTemporary(on) },
-      { step: 'clean', lock: undefined, statements: [analyzeTable(on)] },
-    ]
-  }
-}
-
-const lookupsOf = ({ on: { table }, declaration: { lookup: name } }: Target): LookupIndex[] =>
-  name === undefined ? [] : [{ rows: table, name, column: table.text[0]?.name ?? '' }]
-
-/**
- * A text whose rows are normalized again under its guard. The guard is kept, so that no text is stored twice meanwhile.
- * If another row holds the normalized text of a row, that row is noted with the refused rows.
- */
-export class GuardedText extends TextWork {
-  readonly steps: Steps = {
-    begin: async (run) => await this.begin(run),
-    fill: async (run) => await this.fill(run),
-    guard: async (run) => await this.guard(run),
-  }
-
-  refuse(): void {
-    refuseLost(this.target)
-  }
-
-  async keepTriggersOut(): Promise<void> {
-    // Only a text that the normalizer changes is written.
-  }
-
-  private async begin(run: WorkRun): Promise<AdoptStep> {
-    await beginState(run, this, { renormalizes: true })
-    await run.session.all(createRefused(this.on))
-    return await goOn(run.session, this.on, 'fill', { page: 0, pages: 0 })
-  }
-
-  /**
-   * Sweeps until no row is left. The next step is not stored. A run that stops there begins a new sweep, because
-   * refused texts may have been corrected.
-   */
-  private async fill(run: WorkRun): Promise<AdoptStep> {
-    const { session } = run
-    const { on, stored } = this
-    let page = stored && stored.page < (stored.pages ?? 0) ? stored.page : 0
-    if (page === 0) await session.all(createRefused(on))
-    for (let sweeps = 1; ; sweeps += 1) {
-      const left = await this.sweep(run, page).catch(async (error: unknown) => {
-        // Nothing was written, so the table stays adopted.
-        const isRefused = error instanceof AdoptionError && error.reason === 'user-triggers'
-        if (isRefused) await session.query(forgetState(on), [on.table.guard])
-        throw error
-      })
-      if (left === 0 && page === 0) return 'guard'
-      if (left > 0) await session.rest(sweeps)
-      page = 0
-    }
-  }
-
-  /** Normalizes the rows of all pages from a given page on. @returns how many rows were locked, or changed meanwhile */
-  private async sweep({ session, options, counts }: WorkRun, page: number): Promise<number> {
-    const { target, on } = this
-    const pages = await pagesOf(session, target)
-    return await sweepPages(
+/** Sweeps until no row is left. Rows that another session had locked are swept again. */
+async function fill({ session, options, counts, target }: AdoptRun): Promise<AdoptStep> {
+  const { table, stored, normalizes } = target
+  let { wanted, page, pages } = { wanted: 'missing' as Wanted, page: 0, pages: null as number | null, ...stored }
+  for (let sweeps = 1; ; sweeps += 1) {
+    const sweep = { wanted, page, pages: pages ?? (await pagesOf(session, target)) }
+    const vacuumed = Math.max(VACUUM_LEAST_PAGES, Math.ceil(sweep.pages / VACUUMS))
+    const before = counts.filled
+    let last = page
+    const left = await sweepPages(
       session,
       target,
-      { wanted: 'wrong', page, pages },
+      sweep,
       async (part) => {
-        const changes = await readChanges(session, target, part, 'wrong')
-        if (changes.length > 0 && this.facts.updateTriggers.length > 0 && options.userTriggers !== 'fire')
-          throw wouldFire(this.on, this.facts, 'the guard has to run')
-        const written = await writeChanges(session, target, changes)
-        counts.normalized += written.rows
-        return changes.length - written.rows - written.refused.size
+        const changes = normalizes ? await readChanges(session, target, part, wanted) : []
+        const state = JSON.stringify({ wanted, page: part.lines ? part.from : part.to, pages: sweep.pages })
+        const given = changes.length > 0 ? valuesOfChanges(target, changes) : []
+        const sql = fillPages(target, part, wanted, changes.length > 0)
+        const [row] = await session.query<Filled>(sql, [table.guard, state, ...given])
+        counts.filled += Number(row?.written ?? 0)
+        counts.normalized += changes.length
+        return Number(row?.seen ?? 0) - Number(row?.written ?? 0)
       },
       async (next) => {
-        await goOn(session, on, 'fill', { page: next, pages })
-        options.onProgress?.({ step: 'fill', fraction: next / pages, rows: counts.normalized })
+        options.onProgress?.({ step: 'fill', fraction: next / Math.max(sweep.pages, 1), rows: counts.filled })
+        if (Math.floor(next / vacuumed) > Math.floor(last / vacuumed)) await session.query(vacuumTable(target))
+        last = next
       },
     )
-  }
-
-  /** Replaces the guard with that of the declaration, if they differ. */
-  private async guard(run: WorkRun): Promise<AdoptStep> {
-    const { session } = run
-    const { on } = this
-    await refuseListed(run, this.target)
-    if (this.isReady) await session.query(forgetState(on), [on.table.guard])
-    else await finishWork(session, on, 'guard', this.changeGuard())
-    return 'done'
-  }
-
-  private changeGuard(): string[] {
-    const { table } = this.target.on
-    return [ensureLibrary(table.schema, 'texts'), guardOf(table).attach]
-  }
-
-  plan(): PlannedStep[] {
-    const { on } = this
-    const first = { from: 0, to: 16 }
-    return [
-      { step: 'begin', lock: undefined, statements: createAdoptions(on) },
-      {
-        step: 'fill',
-        lock: undefined,
-        statements: [...createRefused(on), readTexts(on, first, 'wrong'), renormalize(on)],
-      },
-      { step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: this.changeGuard() },
-    ]
+    await session.query(vacuumTable(target))
+    if (left === 0 && page === 0) return await goOn(session, target, 'number')
+    if (counts.filled === before) await session.rest(sweeps)
+    ;[page, pages] = [0, null]
+    await goOn(session, target, 'fill', { page, pages })
   }
 }
+
+/** Gives rows of equal hash the numbers 0, 1, 2 …, duplicates too, so that the index cannot fail. */
+async function number({ session, counts, target }: AdoptRun): Promise<AdoptStep> {
+  await session.all(findChains(target))
+  await throughPlaces(session, TEXT_BATCH, async (last, limit) => {
+    const [row] = await session.patiently(
+      'number',
+      async () => await session.query<Filled & { last: string | null }>(numberChains(target), [last, limit]),
+    )
+    const [seen, written] = [Number(row?.seen ?? 0), Number(row?.written ?? 0)]
+    counts.numbered += written
+    return { seen, last: row?.last ?? last, stuck: seen - written }
+  })
+  return await goOn(session, target, 'index')
+}
+
+async function index({ session, target }: AdoptRun): Promise<AdoptStep> {
+  const { table, state } = target
+  const columns = JSON.stringify([...table.scope, table.hash, table.number])
+  const isThere = state.indexes.some(
+    (one) =>
+      one.name === table.index &&
+      one.valid &&
+      one.unique &&
+      sameCondition(indexCondition(table), one.condition) &&
+      JSON.stringify(one.columns) === columns,
+  )
+  try {
+    if (!isThere) await makeIndex(session, target, table.index, createTextIndex(target))
+  } catch (error) {
+    if (serverError(error)?.code !== SQLSTATE.uniqueViolation) throw error
+    await session.query(dropIndex(target, table.index))
+    // A client wrote numbers by hand.
+    return await goOn(session, target, 'number')
+  }
+  const [create, ...comment] = createLookup(target)
+  const { lookup } = target.declaration
+  if (lookup !== undefined && create !== undefined && !state.indexes.some((one) => one.name === lookup && one.valid)) {
+    await makeIndex(session, target, lookup, create)
+    await session.all(comment)
+  }
+  return await goOn(session, target, 'check')
+}
+
+/** Creates the index that finds texts by their hashes, and its comment, if the text has one. */
+function createLookup({ table: rows, declaration: { lookup: name } }: Target): readonly string[] {
+  if (name === undefined) return []
+  return addLookup({ rows, name, column: rows.text[0]?.name ?? '' }, 'CONCURRENTLY ').up
+}
+
+const dropIndex = ({ table }: AdoptedTable, name: string): string =>
+  `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
+
+/** Makes an index while others write, and replaces an invalid one that an earlier run has left. */
+async function makeIndex(session: AdoptSession, on: AdoptedTable, name: string, create: string): Promise<void> {
+  for (;;) {
+    await session.query(dropIndex(on, name))
+    try {
+      await session.query(create)
+      return
+    } catch (error) {
+      // The deadlock is with another index that is made at the same time.
+      if (serverError(error)?.code !== SQLSTATE.deadlockDetected) throw error
+    }
+  }
+}
+
+/** The statements that make columns NOT NULL, and add the check of the text. */
+interface Requiring {
+  /** Adds checks for rows that are written from now on. One statement locks the table once. */
+  readonly add: readonly string[]
+  /** Validates the checks. The server reads the table once, while others read and write. */
+  readonly validate: readonly string[]
+  /** Makes the columns NOT NULL. The valid checks prove it, so that the server does not read the rows again. */
+  readonly require: readonly string[]
+}
+
+function requireColumns(target: Target): Requiring {
+  const { table, required, state } = target
+  const isThere = state.checks.some(({ name }) => name === table.check)
+  const [ownCheck = ''] = addCheck(table).up
+  const filled = required.map((_, index) => quote(filledName(target, index)))
+  return {
+    add: alterTable(target, [
+      ...required.flatMap((name, index) => [
+        `DROP CONSTRAINT IF EXISTS ${filled[index]}`,
+        `ADD CONSTRAINT ${filled[index]} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
+      ]),
+      ...(isThere ? [] : [`${ownCheck.slice(ownCheck.indexOf('ADD CONSTRAINT'))} NOT VALID`]),
+    ]),
+    validate: alterTable(
+      target,
+      [...filled, quote(table.check)].map((name) => `VALIDATE CONSTRAINT ${name}`),
+    ),
+    require: [
+      // In one statement, the checks would be dropped before the server uses them as a proof.
+      ...alterTable(
+        target,
+        required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
+      ),
+      ...alterTable(target, dropFilled(target, required.length)),
+    ],
+  }
+}
+
+/** Adds checks as NOT VALID, validates them in one scan that blocks nobody, and then requires the columns. */
+async function check({ session, target }: AdoptRun): Promise<AdoptStep> {
+  const { add, validate, require } = requireColumns(target)
+  const lock = { on: target, step: 'check', mode: 'ACCESS EXCLUSIVE' } as const
+  if (add.length > 0) await session.locked(lock, async () => await session.all(add))
+  try {
+    await session.all(validate)
+  } catch (error) {
+    if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
+    await refuseNulls(session, target)
+    // A row without its hash, or with another hash, was written past the triggers.
+    return await goOn(session, target, 'fill', { wanted: 'wrong', page: 0, pages: null })
+  }
+  if (require.length === 0) return await goOn(session, target, 'guard')
+  return await session.locked({ ...lock, step: 'require' }, async () => {
+    for (const statement of require) await session.query(statement)
+    return await goOn(session, target, 'guard')
+  })
+}
+
+/** After the commit of its last transaction, no text is stored twice. */
+async function guard(run: AdoptRun): Promise<AdoptStep> {
+  const { session, target } = run
+  await reviewRefused(run)
+  await refuseListed(run)
+  // This uses the unique index, which does not exist while the notes are made.
+  await session.patiently('index', async () => await session.query(dropNumbered(target)))
+  const prepare = async (): Promise<void> => await settleMost(run)
+  return await session.locked({ on: target, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
+    await settleRest(session, target)
+    inTime()
+    await session.all([...guardOf(target.table).create, disableTriggers(target)])
+    return await goOn(session, target, 'clean')
+  })
+}
+
+/** Removes corrected and deleted rows from the list of refused rows. Deletes the others if the caller wants that. */
+async function reviewRefused({ session, options, target }: AdoptRun): Promise<void> {
+  const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(target))
+  const refused = rows.filter((row) => 'refused' in normalizeRow(target, row))
+  if (options.rejected === 'delete' && refused.length > 0) {
+    const spots = refused.map(({ spot }) => spot)
+    const remove = async () =>
+      await session.query(
+        `DELETE FROM ${own(target)} USING ${refusedOf(target)} AS r WHERE ${samePrimary(target, 'r.k')} ` +
+          `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`,
+        [spots],
+      )
+    await session.asOrigin(remove).catch((error: unknown) =>
+      againstOwn(error, {
+        on: target.table,
+        what: 'to delete a row whose text the normalizer refuses',
+        next: 'Delete or change what refers to it, or keep it with --rejected keep',
+        ours: [],
+      }),
+    )
+  }
+  // By key, because a row that a client has written to meanwhile is at another place.
+  await session.query(
+    `DELETE FROM ${refusedOf(target)} AS r WHERE NOT (${refusedKey(target)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
+      `AND EXISTS (SELECT FROM ${own(target)} WHERE ${samePrimary(target, 'r.k')}))`,
+    [refused.map(({ key }) => key)],
+  )
+}
+
+async function clean({ session, target }: AdoptRun): Promise<AdoptStep> {
+  await finishWork(session, target, 'clean', dropTemporary(target))
+  await session.query(analyzeTable(target))
+  return 'done'
+}
+
+function plan(target: Target): PlannedStep[] {
+  const { add, validate, require } = requireColumns(target)
+  const exclusive = 'ACCESS EXCLUSIVE'
+  const steps: readonly PlannedStep[] = [
+    { step: 'begin', lock: undefined, statements: [...createAdoptions(target), ...createObjects(target)] },
+    { step: 'begin', lock: exclusive, statements: beginAdoption(target) },
+    {
+      step: 'fill',
+      lock: undefined,
+      statements: [fillPages(target, { from: 0, to: 16 }, 'missing', false), vacuumTable(target)],
+    },
+    { step: 'number', lock: undefined, statements: [...findChains(target), numberChains(target)] },
+    { step: 'index', lock: undefined, statements: [createTextIndex(target), ...createLookup(target)] },
+    { step: 'check', lock: exclusive, statements: add },
+    { step: 'check', lock: undefined, statements: validate },
+    { step: 'check', lock: exclusive, statements: require },
+    { step: 'guard', lock: undefined, statements: [lockChains(target), writeNumbers(target)] },
+    {
+      step: 'guard',
+      lock: 'SHARE ROW EXCLUSIVE',
+      statements: [...guardOf(target.table).create, disableTriggers(target)],
+    },
+    { step: 'clean', lock: exclusive, statements: dropTemporary(target) },
+    { step: 'clean', lock: undefined, statements: [analyzeTable(target)] },
+  ]
+  return steps.filter(({ statements }) => statements.length > 0)
+}
+
+/**
+ * The way of a text whose rows are normalized again under its guard. The guard is kept, so that no text is stored twice
+ * meanwhile. If another row holds the normalized text of a row, that row is noted with the refused rows.
+ */
+export const GUARDED: Way = {
+  steps: { begin: beginAgain, fill: fillAgain, guard: guardAgain },
+  refuse: refuseLost,
+  keepTriggersOut: async () => {
+    // Only a text that the normalizer changes is written.
+  },
+  plan: (target) => [
+    { step: 'begin', lock: undefined, statements: createAdoptions(target) },
+    {
+      step: 'fill',
+      lock: undefined,
+      statements: [...createRefused(target), readTexts(target, { from: 0, to: 16 }, 'wrong'), renormalize(target)],
+    },
+    { step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: changeGuard(target) },
+  ],
+}
+
+async function beginAgain({ session, target }: AdoptRun): Promise<AdoptStep> {
+  await beginState(session, target, { renormalizes: true })
+  await session.all(createRefused(target))
+  return await goOn(session, target, 'fill', { page: 0, pages: 0 })
+}
+
+/**
+ * Sweeps until no row is left. The next step is not stored. A run that stops there begins a new sweep, because refused
+ * texts may have been corrected.
+ */
+async function fillAgain(run: AdoptRun): Promise<AdoptStep> {
+  const { session, target } = run
+  const { stored } = target
+  let page = stored && stored.page < (stored.pages ?? 0) ? stored.page : 0
+  if (page === 0) await session.all(createRefused(target))
+  for (let sweeps = 1; ; sweeps += 1) {
+    const left = await sweepAgain(run, page).catch(async (error: unknown) => {
+      // Nothing was written, so the table stays adopted.
+      const isRefused = error instanceof AdoptionError && error.reason === 'user-triggers'
+      if (isRefused) await forgetState(session, target)
+      throw error
+    })
+    if (left === 0 && page === 0) return 'guard'
+    if (left > 0) await session.rest(sweeps)
+    page = 0
+  }
+}
+
+/** Normalizes the rows of all pages from a given page on. @returns how many rows were locked, or changed meanwhile */
+async function sweepAgain({ session, options, counts, target }: AdoptRun, page: number): Promise<number> {
+  const pages = await pagesOf(session, target)
+  return await sweepPages(
+    session,
+    target,
+    { wanted: 'wrong', page, pages },
+    async (part) => {
+      const changes = await readChanges(session, target, part, 'wrong')
+      if (changes.length > 0 && target.facts.updateTriggers.length > 0 && options.userTriggers !== 'fire')
+        throw wouldFire(target, 'the guard has to run')
+      const { rows, refused } = await writeChanges(session, target, changes)
+      counts.normalized += rows
+      return changes.length - rows - refused
+    },
+    async (next) => {
+      await goOn(session, target, 'fill', { page: next, pages })
+      options.onProgress?.({ step: 'fill', fraction: next / pages, rows: counts.normalized })
+    },
+  )
+}
+
+/** Replaces the guard with that of the declaration, if they differ. */
+async function guardAgain(run: AdoptRun): Promise<AdoptStep> {
+  const { session, target } = run
+  await refuseListed(run)
+  if (target.isReady) await forgetState(session, target)
+  else await finishWork(session, target, 'guard', changeGuard(target))
+  return 'done'
+}
+
+const changeGuard = ({ table }: Target): string[] => [ensureLibrary(table.schema, 'texts'), guardOf(table).attach]

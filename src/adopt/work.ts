@@ -1,90 +1,41 @@
 import type { ObjectLiteral } from 'typeorm'
-import { addLookup, type LookupIndex, type Query } from '../sql/catalog'
-import { qualified, quote } from '../sql/identifier'
+import type { Query } from '../sql/catalog'
+import { qualified } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { tableName } from '../sql/text-table'
-import type { AdoptionLock, AdoptOptions, AdoptStep, PlannedStep } from './options'
+import { tableName, textRules } from '../sql/text-table'
+import type { AdoptionLock, AdoptOptions, AdoptStep } from './options'
+import type { Wanted } from './pages'
 import { AdoptionError, type AdoptSession } from './session'
-import {
-  type Adopting,
-  type AdoptionFacts,
-  ADOPTIONS,
-  alterTable,
-  FIND_KEPT,
-  nameOf,
-  ownAlone,
-  refusePlanted,
-  refuseWritten,
-  type Site,
-} from './table'
+import { type AdoptedTable, ADOPTIONS, FIND_KEPT, ownAlone, refusePlanted, refuseWritten } from './table'
+import type { Target } from './target'
 
 /** The adoptions of the table's schema, as SQL. */
-export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
+export const adoptions = ({ table }: AdoptedTable): string => qualified(table.schema, ADOPTIONS)
 
 /** Makes the table in which adoptions of the schema store their states. */
-export const createAdoptions = (on: Adopting): string[] => [
+export const createAdoptions = (on: AdoptedTable): string[] => [
   refuseWritten(on, ADOPTIONS),
   `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
   refusePlanted(on, ADOPTIONS),
   ...ownAlone(on, [adoptions(on)], 'readable'),
 ]
 
-export const forgetState = (on: Site): string =>
-  `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
-
-/** Creates an index that finds texts by their hashes, and its comment. */
-export const createLookup = (lookup: LookupIndex): readonly string[] => addLookup(lookup, 'CONCURRENTLY ').up
-
-export const dropIndex = ({ table }: Site, name: string): string =>
-  `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
-
-const filledName = (on: Site, column: number): string => nameOf(on, `filled_${column}`)
-
-/** Clauses that drop the NOT NULL checks of so many columns, if they exist. */
-export const dropFilled = (on: Site, columns: number): string[] =>
-  Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
-
-/** The table's own check, which is validated together with the NOT NULL checks of columns. */
-export interface Check {
-  readonly name: string
-  /** The clause that adds the check; undefined if it exists already. */
-  readonly clause: string | undefined
+export async function forgetState({ query }: AdoptSession, on: AdoptedTable): Promise<void> {
+  await query(`DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`, [
+    on.table.guard,
+  ])
 }
 
-/** Adds checks for rows that are written from now on. One statement locks the table once. */
-const addChecks = (on: Site, required: readonly string[], check: Check): string[] =>
-  alterTable(on, [
-    ...required.flatMap((name, index) => [
-      `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
-      `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
-    ]),
-    ...(check.clause === undefined ? [] : [check.clause]),
-  ])
-
-/** Validates the checks. The server reads the table once, while others read and write. */
-const validateChecks = (on: Site, required: readonly string[], check: Check): string[] =>
-  alterTable(
-    on,
-    [...required.map((_, index) => filledName(on, index)), check.name].map(
-      (name) => `VALIDATE CONSTRAINT ${quote(name)}`,
-    ),
-  )
-
-/** Makes columns NOT NULL. The valid checks prove it, so that the server does not read the rows again. */
-const requireColumns = (on: Site, required: readonly string[]): string[] => [
-  // In one statement, the check would be dropped before the server uses it as a proof.
-  ...alterTable(
-    on,
-    required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
-  ),
-  ...alterTable(on, dropFilled(on, required.length)),
-]
-
 /** The state of an adoption, as the database stores it. */
-export interface WorkState {
+export interface AdoptionState {
   readonly step: AdoptStep
-  /** The declared rules. An adoption with other rules cannot continue. */
+  /** See `rulesOf`. */
   readonly rules: string
+  readonly wanted: Wanted
+  readonly page: number
+  readonly pages: number | null
+  /** Whether a guard exists and rows are normalized under it. @default false */
+  readonly renormalizes?: boolean
 }
 
 /** The numbers of rows that were written, normalized and numbered. */
@@ -94,11 +45,12 @@ interface AdoptCounts {
   numbered: number
 }
 
-/** One run of `adopt`. */
-export interface WorkRun {
+/** One run of `adopt`, with what the table is before the current step. */
+export interface AdoptRun {
   readonly session: AdoptSession
   readonly options: AdoptOptions
   readonly counts: AdoptCounts
+  readonly target: Target
 }
 
 /** A row whose text is refused. */
@@ -143,23 +95,23 @@ export interface AdoptReport extends FoundRows {
 }
 
 /** An error that says why the steps would fire triggers of the user. */
-export const wouldFire = (on: Adopting, { updateTriggers }: AdoptionFacts, why: string): AdoptionError =>
+export const wouldFire = ({ table, facts }: Target, why: string): AdoptionError =>
   new AdoptionError(
     'user-triggers',
-    `${tableName(on.table)} has triggers on UPDATE (${updateTriggers.join(', ')}), which would fire for every row ` +
+    `${tableName(table)} has triggers on UPDATE (${facts.updateTriggers.join(', ')}), which would fire for every row ` +
       `that is written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
   )
 
 /** Runs the last statements of a command, and deletes its stored state, under one lock. */
 export async function finishWork(
   session: AdoptSession,
-  on: Adopting,
+  on: AdoptedTable,
   step: AdoptStep | 'abandon',
   statements: readonly string[],
 ): Promise<void> {
   await session.locked({ on, step, mode: 'ACCESS EXCLUSIVE' }, async () => {
     await session.all(statements)
-    await session.query(forgetState(on), [on.table.guard])
+    await forgetState(session, on)
   })
 }
 
@@ -168,10 +120,7 @@ export async function finishWork(
  *
  * @returns undefined if none has begun, or the role may not read it
  */
-export async function storedState<State extends WorkState>(
-  query: Query,
-  { table }: Pick<Adopting, 'table'>,
-): Promise<State | undefined> {
+export async function storedState(query: Query, { table }: AdoptedTable): Promise<AdoptionState | undefined> {
   const [kept] = (await query(FIND_KEPT, [tableName(table), ADOPTIONS])) as readonly { kept: boolean }[]
   if (kept?.kept !== true) return undefined
   try {
@@ -179,27 +128,27 @@ export async function storedState<State extends WorkState>(
       `SELECT a.state::pg_catalog.text AS state FROM ${qualified(table.schema, ADOPTIONS)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`,
       [table.guard],
     )) as readonly { state: string }[]
-    return row && (JSON.parse(row.state) as State)
+    return row && (JSON.parse(row.state) as AdoptionState)
   } catch (error) {
     if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return undefined
     throw error
   }
 }
 
+/** What the stored rows depend on. An adoption that began with other rules cannot continue. */
+export const rulesOf = ({ table }: AdoptedTable): string =>
+  JSON.stringify([textRules(table, table.digest.name), table.deleted, table.normalizers])
+
 /** Records in the database that the work has begun. */
-export async function beginState(
-  { session }: WorkRun,
-  { on, rules }: { readonly on: Adopting; readonly rules: string },
-  more: object,
-): Promise<void> {
+export async function beginState(session: AdoptSession, on: AdoptedTable, more: object = {}): Promise<void> {
   await session.make('begin', createAdoptions(on))
-  await goOn(session, on, 'begin', { rules, ...more })
+  await goOn(session, on, 'begin', { rules: rulesOf(on), ...more })
 }
 
 /** Stores the next step in the database. */
 export async function goOn(
   session: AdoptSession,
-  on: Adopting,
+  on: AdoptedTable,
   step: AdoptStep,
   more: object = {},
 ): Promise<AdoptStep> {
@@ -209,27 +158,6 @@ ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) exclud
     [on.table.guard, JSON.stringify({ step, ...more })],
   )
   return step
-}
-
-/** Makes an index while others write, and replaces an invalid one that an earlier run has left. */
-export async function makeIndex(session: AdoptSession, on: Adopting, name: string, create: string): Promise<void> {
-  for (;;) {
-    await session.query(dropIndex(on, name))
-    try {
-      await session.query(create)
-      return
-    } catch (error) {
-      // The deadlock is with another index that is made at the same time.
-      if (serverError(error)?.code !== SQLSTATE.deadlockDetected) throw error
-    }
-  }
-}
-
-/** Makes an index that finds texts by their hashes, with its comment. */
-export async function makeLookup(session: AdoptSession, on: Adopting, lookup: LookupIndex): Promise<void> {
-  const [create = '', comment = ''] = createLookup(lookup)
-  await makeIndex(session, on, lookup.name, create)
-  await session.query(comment)
 }
 
 /**
@@ -253,45 +181,4 @@ export async function throughPlaces(
     ;[last, stuck, rounds] = ['0', 0, rounds + 1]
     return { done: undefined, more: true }
   })
-}
-
-/**
- * Makes columns NOT NULL. It adds checks as NOT VALID, and validates them in one scan that blocks nobody.
- *
- * @param mend called if a row violates a check; returns the step to do then
- * @param check the table's own check, which is added and validated with them
- */
-export async function requireNotNull(
-  { session }: WorkRun,
-  on: Adopting,
-  columns: readonly string[],
-  mend: () => Promise<AdoptStep>,
-  check: Check,
-): Promise<AdoptStep> {
-  const added = addChecks(on, columns, check)
-  if (added.length > 0) {
-    await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => await session.all(added))
-  }
-  try {
-    await session.all(validateChecks(on, columns, check))
-  } catch (error) {
-    if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
-    return await mend()
-  }
-  const statements = requireColumns(on, columns)
-  if (statements.length === 0) return await goOn(session, on, 'guard')
-  return await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    for (const statement of statements) await session.query(statement)
-    return await goOn(session, on, 'guard')
-  })
-}
-
-/** Plans the work of `requireNotNull`. */
-export const planRequired = (on: Adopting, columns: readonly string[], check: Check): readonly PlannedStep[] => {
-  const steps: readonly PlannedStep[] = [
-    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: addChecks(on, columns, check) },
-    { step: 'check', lock: undefined, statements: validateChecks(on, columns, check) },
-    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireColumns(on, columns) },
-  ]
-  return steps.filter(({ statements }) => statements.length > 0)
 }

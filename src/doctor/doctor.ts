@@ -1,9 +1,9 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
-import { findText } from '../adopt/adopt'
+import { planOf } from '../adopt/adopt'
 import { AdoptionError } from '../adopt/session'
 import type { AdoptionLock } from '../adopt/options'
 import { FIND_COMMAND } from '../adopt/table'
-import type { TextWork } from '../adopt/texts'
+import { findTarget, type Target } from '../adopt/target'
 import { storedState } from '../adopt/work'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
@@ -342,16 +342,11 @@ async function lookAtRows(
 
 /** Adds the steps of `adopt`, and the remains of a command that ended early, to the result of a look. */
 async function withAdoption(subject: Subject, place: Place, looked: Looked, text: Declaration): Promise<Looked> {
-  const work = await unlessRefused(async () => await findText(text, subject.reader.query))
-  if (!work) return looked
-  const { step, findings: left } = await leftBehind(subject, work, place)
+  const target = await unlessRefused(async () => await findTarget(text, subject.reader.query))
+  if (!target) return looked
+  const { step, findings: left } = await leftBehind(subject, target, place)
   const findings = [...left, ...looked.findings]
-  const steps = isDue(text, subject)
-    ? await unlessRefused(() => {
-        work.refuse()
-        return work.plan()
-      })
-    : undefined
+  const steps = isDue(text, subject) ? await unlessRefused(() => planOf(target)) : undefined
   if (!steps) return { ...looked, findings }
   const next = step ?? 'begin'
   const locks = steps
@@ -444,10 +439,10 @@ async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefin
  * Finds an adoption that ended early. While a command works on the table, there is none. The step is the one where
  * `adopt` continues, or undefined if none has begun or the role may not read the state.
  */
-async function leftBehind({ reader }: Subject, { on, facts }: TextWork, place: Place) {
+async function leftBehind({ reader }: Subject, target: Target, place: Place) {
   const look = async () => {
-    const step = (await storedState(reader.query, on))?.step
-    const [row] = (await reader.query(FIND_COMMAND, [facts.oid])) as readonly { running: boolean }[]
+    const step = (await storedState(reader.query, target))?.step
+    const [row] = (await reader.query(FIND_COMMAND, [target.facts.oid])) as readonly { running: boolean }[]
     const isLeft = step !== undefined && row?.running === false
     return {
       step,

@@ -192,7 +192,7 @@ test('a text that stands in very many rows, and is stored again and again, is se
   await adopt(dataSource, Page, { ...AT_LEISURE, until: 'check' })
   await client.query(`insert into page (url) values ('many'), ('many'), ('text 1')`)
   const query = async (sql: string, values?: unknown[]) => (await client.query<{ spot: string }>(sql, values)).rows
-  const { on } = await findTarget(findDeclaration(dataSource, Page), query)
+  const on = await findTarget(findDeclaration(dataSource, Page), query)
   const notes = (await query(readQueue(on), [0, 10_000])).map((row) => (row as unknown as { seq: string }).seq)
   expect((await query(lockChains(on), [notes.slice(-3)])).length).toBe(2 + 1 + 2)
   const { table } = on
