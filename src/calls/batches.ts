@@ -23,15 +23,13 @@ export interface DistinctRow extends RequestedRow {
   /** Index of the first input, which sets the other columns. */
   readonly input: number
   /** Further inputs that share its result, if any. Empty lists for thousands of rows would cost memory. */
-  repeats: Repeat[] | undefined
+  repeats: GivenRow[] | undefined
 }
 
-/** An input with the same text as an earlier input. */
-export interface Repeat {
+/** An input to find or create. */
+export interface GivenRow {
   readonly input: number
   readonly values: ObjectLiteral
-  /** An earlier input with the same values. Until the row is stored, that input's error is this one's too. */
-  readonly sameAs: number | undefined
 }
 
 /** A row as a batch sends it. */

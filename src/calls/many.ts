@@ -1,4 +1,4 @@
-import type { DeepPartial, EntityManager, ObjectLiteral } from 'typeorm'
+import type { DataSource, DeepPartial, EntityManager, ObjectLiteral } from 'typeorm'
 import { openSession, PoolSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { hasSpare, isAwaited } from '../connection/wire'
@@ -24,14 +24,22 @@ import {
   groupBy,
   inBatches,
   isMixed,
-  type Repeat,
+  type GivenRow,
   scopeOrder,
 } from './batches'
 import type { DeletedOption, FindOrCreateProgress, ProgressOptions } from './call-options'
 import { type EntityText, keyOnly, onTable, type ReadyText, readyText } from './entity-text'
 import { finish, hydrate, listensTo, listensToLoad, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { type FindOrCreateResult, findOrCreateRow, isHeard, upsertRow } from './one-row'
-import { isReplaced, sameValues, type RequestedRow, requestedRow, withCreated, withUpdate } from './row-values'
+import {
+  isReplaced,
+  type RequestedRow,
+  requestedRow,
+  type RowValues,
+  sameValues,
+  withCreated,
+  withUpdate,
+} from './row-values'
 import { type RowError, toRowError, withPromised } from './values'
 import { isDeleted, requireDeleteDate } from './look-up'
 import { isChanging, requireUsed, updateOf } from './updates'
@@ -58,17 +66,19 @@ interface ManyRules<Entity extends ObjectLiteral> extends Pick<BatchRules, 'upda
 export class PreparedMany<Entity extends ObjectLiteral> {
   /** The results. An input has none if the call failed before its row was written. */
   readonly results: FindOrCreateManyResult<Entity>[] = []
-  private readonly load: RelationsToLoad | undefined
   readonly progress: Progress
-  /** The last row of each text, by its identity. */
-  private readonly texts = new Map<string, TextRow>()
-  private round = 0
-  /** The inputs of the next round. */
-  private later: GivenRow[] = []
-  private shared: (GivenRow & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
   /** The length of the texts that will be sent. */
   characters = 0
-  private over = false
+  private readonly load: RelationsToLoad | undefined
+  /** The last one takes inputs. */
+  private rounds: [Round, ...Round[]] = [new Round()]
+  /** The identities whose inputs have a round each, because their merged changes were refused. */
+  private readonly apart = new Set<string>()
+  /** The rows of earlier rounds that were refused, by their identities. */
+  private readonly refused = new Map<string, RefusedRow[]>()
+  /** Inputs whose rows another call requests. */
+  private shared: (GivenRow & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
+  private isOver = false
 
   /**
    * @param entityText selects the columns of the entities
@@ -90,9 +100,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /** Whether another call may run on the server at the same time. No user's code may run for the rows of this one. */
   get mayOverlap(): boolean {
     const { dataSource } = this.entityText
-    const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
     const runsCode = typeof this.rules.create === 'function' || listensTo('Insert', this.entityText)
-    return !runsCode && !tenants && hasSpare(dataSource)
+    return !runsCode && !hasTenants(dataSource) && hasSpare(dataSource)
   }
 
   /** Adds the inputs of a call, once all promises of their lazy relations are settled, or at once if there are none. */
@@ -127,13 +136,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const { create, updates, first = 0 } = this.rules
       const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
       const requested = requestedRow(this.entityText, values, ofRow)
-      const { row } = requested
-      const { identity } = row
-      if (updates) requireUsed(this.entityText, updates, row)
-      const before = this.texts.get(identity)
-      if (before?.round === this.round) return this.repeat(before, requested, input)
-      if (this.rules.ahead && this.isAhead(this.rules.ahead, identity, { input, values })) return
-      this.begin(requested, input, before)
+      if (updates) requireUsed(this.entityText, updates, requested.row)
+      const known = this.round.rows.get(requested.row.identity)
+      if (known) this.repeat(known, requested, input)
+      else this.begin(requested, input)
     } catch (error) {
       // The user's own transformer may throw any error for one row.
       writeResult(this, { input, repeats: undefined }, { error: toRowError(error) })
@@ -141,47 +147,34 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   /** Adds the first input of a round with its text. */
-  private begin({ row, values, more, create }: RequestedRow, input: number, before: TextRow | undefined): void {
-    // The rows of a round are in the order of its inputs.
-    if (before) this.texts.delete(row.identity)
+  private begin({ row, values, more, create }: RequestedRow, input: number): void {
+    const { identity } = row
+    const { updates, ahead = [] } = this.rules
+    const refused = this.refused.get(identity)?.find((one) => sameValues(one.row, row))
+    if (refused) return writeResult(this, { input, repeats: undefined }, refused.result)
+    for (const by of ahead) {
+      // The row of a call that is over may have been deleted since.
+      const there = by.isOver ? undefined : by.round.rows.get(identity)
+      if (there) return void this.shared.push({ input, values, by, of: there.input })
+    }
     // SQL may use the row as the previous input left it.
-    const { updates } = this.rules
-    const state = before?.state === 'apart' || (updates && updates.sqlKey !== '') ? 'apart' : 'open'
-    const given = { input, repeats: undefined, row, values, more, create }
-    this.texts.set(row.identity, { ...given, state, round: this.round, before })
+    const state = this.apart.has(identity) || (updates && updates.sqlKey !== '') ? 'apart' : 'open'
+    this.round.rows.set(identity, { input, repeats: undefined, row, values, more, create, state })
     for (const value of row.all) if (typeof value === 'string') this.characters += value.length
   }
 
   /**
-   * Adds another input with the same text. Changes are merged only if no value is lost, because a value that a later
+   * Adds another input with the text of a row. Changes are merged only if no value is lost, because a value that a later
    * input replaces might be refused.
    */
   private repeat(known: TextRow, requested: RequestedRow, input: number): void {
     const { row, values } = requested
     const { updates } = this.rules
     if (known.state === 'open' && isReplaced(known.row, row, updateOf(updates, row))) known.state = 'full'
-    if (known.state !== 'open') {
-      this.later.push({ input, values })
-      return
-    }
-    const like = roundsOf(known).find((one) => sameValues(one.row, row))
+    if (known.state !== 'open') return void this.round.waiting.push({ input, values })
     known.repeats ??= []
-    known.repeats.push({ input, values, sameAs: requested.create === undefined ? like?.input : undefined })
-    if (updates) this.texts.set(row.identity, withUpdate(this.entityText, updates, known, requested))
-  }
-
-  /**
-   * Leaves an input to a call that has requested its row already. A finished call is not used, because its row may have
-   * been deleted since.
-   */
-  private isAhead(ahead: readonly PreparedMany<Entity>[], identity: string, given: GivenRow): boolean {
-    for (const by of ahead) {
-      const row = by.over ? undefined : by.texts.get(identity)
-      if (row?.round !== by.round) continue
-      this.shared.push({ ...given, by, of: row.input })
-      return true
-    }
-    return false
+    known.repeats.push({ input, values })
+    if (updates) this.round.rows.set(row.identity, withUpdate(this.entityText, updates, known, requested))
   }
 
   /**
@@ -193,13 +186,15 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const own: GivenRow[] = []
     for (const { input, values, by, of } of this.shared) {
       const result = by.results[of]
-      if (result && 'entity' in result) {
-        writeResult(this, { input, repeats: undefined }, { ...result, created: false })
-      } else if (result) own.push({ input, values })
+      const stored = storedIn(result)
+      if (stored) writeResult(this, { input, repeats: undefined }, { ...stored, created: false })
+      else if (result) own.push({ input, values })
     }
     this.shared = []
     if (own.length === 0 || !manager) return
-    this.startRound(own)
+    // The entities of the earlier rounds are finished.
+    this.rounds = [new Round()]
+    this.addGiven(own)
     await this.run(manager)
   }
 
@@ -209,7 +204,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
-    if (this.rows().length === 0) {
+    if (this.round.rows.size === 0) {
       if (this.results.length > 0) this.progress.report()
       return this.results
     }
@@ -217,24 +212,23 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session))
-      for (;;) {
-        const course = await this.beginRound(session, entityText)
-        await course.run()
-        const again = this.again()
-        if (again.length === 0) break
-        this.startRound(again)
-      }
+      do await (await this.course(session, entityText)).run()
+      while (this.beginRound())
       // A list of thousands of rows would cost memory, so it is not made if nobody reads it.
-      const isOver = this.rules.unfinished || (this.round === 0 && !this.load && !listensToLoad(entityText))
-      if (!isOver) await finish(session, entityText, this.given(), this.load)
+      const isFinished = this.rules.unfinished || (this.rounds.length === 1 && !this.load && !listensToLoad(entityText))
+      if (!isFinished) await finish(session, entityText, this.lastOfTexts(), this.load)
     } finally {
-      this.over = true
+      this.isOver = true
       await session.close()
     }
     return this.results
   }
 
-  private async beginRound(session: Session, entityText: ReadyText): Promise<Course<Entity>> {
+  private get round(): Round {
+    return this.rounds.at(-1) as Round
+  }
+
+  private async course(session: Session, entityText: ReadyText): Promise<Course<Entity>> {
     const { create, updates, deleted = 'return' } = this.rules
     const { results, progress } = this
     const { metadata, declaration } = entityText
@@ -247,7 +241,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const byScope = scopeOrder(metadata)
     const inOrder = (rows: DistinctRow[]): DistinctRow[] =>
       byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
-    const requested = inOrder(this.rows())
+    const requested = inOrder([...this.round.rows.values()])
     const rows = isDeferred ? inOrder(await completeMissing(base, requested)) : requested
     // Each call reads the defaults, so that a changed default takes effect at once, as it does for a single row.
     const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : undefined
@@ -255,70 +249,71 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const batches = inBatches(call, rows, (row, error) => {
       writeResult(call, row, { error: toRowError(error) })
     })
-    // Batches are sent one by one if the user's functions and listeners expect the order of the inputs, if rows are
-    // numbered, or if the connection determines the table of a name.
-    const tenants = registry.settings.get(session.dataSource)?.tenantsBySearchPath === true
-    const overlaps = !isDeferred && !byScope && !tenants && !singly
+    // Batches are sent one by one if the user's functions and listeners expect the order of the inputs, or if rows are
+    // numbered.
+    const overlaps = !isDeferred && !byScope && !hasTenants(session.dataSource) && !singly
     return new Course(call, batches, overlaps && session instanceof PoolSession ? session : undefined)
   }
 
   /**
-   * Returns the unanswered inputs in their order. An earlier input with the same text was refused, or is written by
-   * now.
+   * Begins a round with the inputs that are not answered yet: an earlier input with the same text was refused, or is
+   * written by now.
+   *
+   * @returns false if all inputs are answered
    */
-  private again(): GivenRow[] {
-    const again = this.later
-    for (const row of this.rows()) {
-      const { input, values, repeats } = row
+  private beginRound(): boolean {
+    const { rows, waiting } = this.round
+    for (const one of rows.values()) {
+      const { input, repeats, row, create } = one
       const result = this.results[input]
-      if (!repeats || (result && 'entity' in result)) continue
+      if (!repeats || storedIn(result)) continue
       if (!result) {
-        row.state = 'apart'
-        again.push({ input, values }, ...repeats)
-        continue
+        this.apart.add(row.identity)
+        waiting.push(one)
+      } else if ('error' in result && !create) {
+        this.refused.set(row.identity, [...(this.refused.get(row.identity) ?? []), { row, result }])
       }
-      let isRefused = true
-      for (const repeat of repeats) {
-        const same = this.results[repeat.sameAs ?? -1]
-        // If an earlier input may be stored, the same values find its row.
-        isRefused &&= same !== undefined && 'error' in same
-        if (isRefused && same) writeResult(this, { input: repeat.input, repeats: undefined }, same)
-        else again.push(repeat)
-      }
+      for (const repeat of repeats) waiting.push(repeat)
     }
-    return again.toSorted((left, right) => left.input - right.input)
+    if (waiting.length === 0) return false
+    this.rounds.push(new Round())
+    this.addGiven(waiting.toSorted((left, right) => left.input - right.input))
+    return true
   }
 
-  private startRound(inputs: readonly GivenRow[]): void {
-    this.round += 1
-    this.later = []
+  private addGiven(inputs: readonly GivenRow[]): void {
     for (const { values, input } of inputs) this.add(values as DeepPartial<Entity>, input)
   }
 
-  /** Returns the rows of this round. */
-  private rows(): TextRow[] {
-    const rows = [...this.texts.values()]
-    return this.round === 0 ? rows : rows.filter(({ round }) => round === this.round)
-  }
-
   /** Returns one entity for equal texts, in the state after the last round and in the order of their first inputs. */
-  private given(): FindOrCreateResult<Entity>[] {
-    const texts = [...this.texts.values()].map(roundsOf)
-    const firstInput = (rounds: readonly TextRow[]): number => rounds.at(-1)?.input ?? 0
-    return texts
-      .toSorted((left, right) => firstInput(left) - firstInput(right))
-      .flatMap((rounds) => {
-        const results = rounds.map(({ input }) => this.results[input])
-        const last = results.find((one) => one !== undefined && 'entity' in one)
-        if (!last) return []
-        const inputs = rounds.flatMap(({ input, repeats = [] }) => [input, ...repeats.map((repeat) => repeat.input)])
-        for (const input of rounds.length > 1 ? inputs : []) {
-          const result = this.results[input]
-          if (result && 'entity' in result) this.results[input] = { ...result, entity: last.entity }
+  private lastOfTexts(): FindOrCreateResult<Entity>[] {
+    const last = new Map<string, FindOrCreateResult<Entity>>()
+    for (const { rows } of this.rounds.toReversed()) {
+      for (const [identity, { input, repeats = [] }] of rows) {
+        for (const one of [input, ...repeats.map((repeat) => repeat.input)]) {
+          const result = storedIn(this.results[one])
+          const { entity } = last.get(identity) ?? {}
+          if (result && !entity) last.set(identity, result)
+          else if (result && entity && result.entity !== entity) this.results[one] = { ...result, entity }
         }
-        return [last]
-      })
+      }
+    }
+    return [...this.rounds[0].rows.keys()].flatMap((identity) => last.get(identity) ?? [])
   }
+}
+
+const storedIn = <Entity>(result: FindOrCreateManyResult<Entity> | undefined): FindOrCreateResult<Entity> | undefined =>
+  result && 'entity' in result ? result : undefined
+
+/** Whether the connection determines the table of a name. */
+const hasTenants = (dataSource: DataSource): boolean => registry.settings.get(dataSource)?.tenantsBySearchPath === true
+
+/** The rows that are written together, at most one for each text. */
+class Round {
+  /** The rows by their identities. */
+  readonly rows = new Map<string, TextRow>()
+  /** The inputs of the next round. */
+  readonly waiting: GivenRow[] = []
 }
 
 /** A row of a round, and what it does with further inputs that have its text. */
@@ -329,17 +324,12 @@ interface TextRow extends DistinctRow {
    * - `apart`: inputs that were written together were refused, or SQL uses the row. Each input has a round of its own.
    */
   state: 'open' | 'full' | 'apart'
-  /** 0-based. */
-  readonly round: number
-  /** The row with the text in an earlier round. */
-  readonly before: TextRow | undefined
 }
 
-/** Returns the row, and the rows with its text in earlier rounds, the last one first. */
-function roundsOf(row: TextRow): readonly TextRow[] {
-  const rounds = [row]
-  for (let one = row.before; one; one = one.before) rounds.push(one)
-  return rounds
+/** A row that was refused. An input with the same values is refused too, unless an earlier input may be stored by then. */
+interface RefusedRow {
+  readonly row: RowValues
+  readonly result: { readonly error: RowError }
 }
 
 /** Reports the progress of a call to the caller, and lets the caller end it between two batches. */
@@ -371,9 +361,6 @@ export class Progress {
     this.options.onProgress?.(this.counts)
   }
 }
-
-/** An input to find or create. */
-type GivenRow = Pick<Repeat, 'input' | 'values'>
 
 /** Selects only the primary key, for callers that only count rows, unless a listener gets the entity. */
 export function withKeyOnly(entityText: EntityText): EntityText {

@@ -18,6 +18,7 @@ import { Page } from '../../support/normalized-page'
 const db = useDatabase()
 
 const Note = entity('Note', { text: text(), title: plain(), deletedAt: deleteDate() })
+const Small = entity('Small', { text: text(), size: column('smallint') })
 const Lost = entity('Lost', { text: text() })
 const Sent = entity('Sent', {
   text: text(),
@@ -27,7 +28,7 @@ const Sent = entity('Sent', {
 
 type Result = FindOrCreateManyResult<Page>
 
-const dataSource = db.useDataSource([Page, Note], { emptied: false })
+const dataSource = db.useDataSource([Page, Note, Small], { emptied: false })
 const other = db.useClient()
 const observer = db.useClient()
 
@@ -189,6 +190,27 @@ describe('findOrCreateStream', () => {
     }
     const { rows } = await other.query<Page>('SELECT * FROM page WHERE url = $1', [page('deleted', 1).url])
     expect(results).toMatchObject([{ created: true }, { created: true, entity: { id: rows[0]?.id } }])
+  })
+
+  test('AfterLoad fires once for a row, though its window tries an input again that an earlier one was refused for', async () => {
+    await findOrCreate(dataSource.manager, Small, { text: 'found', size: 1 })
+    const loaded: string[] = []
+    const subscriber = {
+      listenTo: () => Small,
+      afterLoad: (row: InstanceType<typeof Small>): void => void loaded.push(row.text),
+    }
+    dataSource.subscribers.push(subscriber)
+    const inputs = [
+      { text: 'one', size: 1 },
+      { text: 'both', size: 2 ** 15 },
+      { text: 'both', size: 2 },
+      { text: 'found', size: 3 },
+    ]
+    const results: FindOrCreateManyResult<InstanceType<typeof Small>>[] = []
+    for await (const result of findOrCreateStream(dataSource, Small, inputs, { window: 2 })) results.push(result)
+    dataSource.subscribers.splice(dataSource.subscribers.indexOf(subscriber), 1)
+    expect(results).toMatchObject([{ created: true }, { error: {} }, { created: true }, { created: false }])
+    expect(loaded).toEqual(['found'])
   })
 
   test('a later batch that ends first waits for its turn', async () => {
