@@ -1,7 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { rename } from 'typeorm-unique-text/names'
 import { buildApp } from '../src/app.js'
 import dataSource from '../src/data-source.js'
+import { Tenant } from '../src/entities.js'
 
 let app: FastifyInstance
 
@@ -111,6 +113,13 @@ describe('invoices', () => {
     expect(await pay('second', 700)).toMatchObject({ status: 201, body: { number: 2, cents: 700 } })
     expect(await post('/ada/invoices', { cents: 1 })).toMatchObject({ status: 400 })
   })
+})
+
+test('a row that no longer exists is not found', async () => {
+  const own = buildApp(dataSource)
+  own.get('/', async () => await rename(dataSource.manager, Tenant, 99, { handle: 'nobody' }))
+  expect(await own.inject('/')).toMatchObject({ statusCode: 404 })
+  await own.close()
 })
 
 test('the service reports its health, and counts operations by their outcome', async () => {
