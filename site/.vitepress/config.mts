@@ -29,7 +29,7 @@ const sidebar = [
       page('How do I adopt an existing table?', 'adopting'),
       page('How do I change a declaration?', 'changing-a-declaration'),
       page('How do I check a table?', 'doctor'),
-      page('How do I back up and restore?', 'backup-and-restore'),
+      page('How do I make and restore a backup?', 'backup-and-restore'),
       page('How do I deploy a new release?', 'upgrading'),
       page('How do I spread a table?', 'scale'),
       page('How do I use it from SQL and other languages?', 'sql'),
@@ -112,7 +112,15 @@ export default defineConfig({
       { text: 'API', link: '/site/api/' },
     ],
     outline: [2, 3],
-    search: { provider: 'local' },
+    search: {
+      provider: 'local',
+      options: {
+        // A reader who searches for a word wants the page that explains it before each interface that has the word.
+        miniSearch: {
+          searchOptions: { boostDocument: (id: string) => (id.includes('/site/api/') ? 0.1 : 1) },
+        },
+      },
+    },
     socialLinks: [{ icon: 'github', link: REPOSITORY }],
   },
 })
