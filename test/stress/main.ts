@@ -1,7 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import type { Violation } from './journal'
 import { type CommandLine, parseCommandLine, USAGE } from './options'
-import { namesTold, type NameStressResult, runNameStress } from './names'
 import { countsOf, tableOf, violationsOf } from './report'
 import { runStress, type StressResult } from './run'
 import { openDatabase } from './server'
@@ -63,31 +62,6 @@ function toldOf(kind: string, violation: Violation | undefined): string {
   return `${kind} after ${(violation.milliseconds / 1_000).toFixed(1)} s (${violation.what.slice(0, 100)}); `
 }
 
-/** True where the triggers of names held, or every fault of theirs was found. */
-async function runNames(options: CommandLine): Promise<boolean> {
-  const database = await openDatabase()
-  const { seconds, clients, mutations, seed = Math.floor(Math.random() * 2 ** 32) } = options
-  const run = async (mutation?: string): Promise<NameStressResult> =>
-    await runNameStress({ url: database.url, seconds, clients, seed, mutation })
-  try {
-    console.log(`${database.origin}; ${clients} clients at mixed levels, seed ${seed}`)
-    if (mutations.length === 0) {
-      const result = await run()
-      console.log(namesTold(result))
-      return result.violations.length === 0
-    }
-    const missed: string[] = []
-    for (const mutation of mutations) {
-      const { operations, violations } = await run(mutation)
-      console.log(`${mutation}: ${violations[0] ?? 'not found'} (${operations.toLocaleString('en')} operations)`)
-      if (violations.length === 0) missed.push(mutation)
-    }
-    return missed.length === 0
-  } finally {
-    await database.close()
-  }
-}
-
 async function main(): Promise<void> {
   const args = process.argv.slice(2)
   if (args.includes('--help')) {
@@ -95,10 +69,6 @@ async function main(): Promise<void> {
     return
   }
   const options = parseCommandLine(args)
-  if (options.names) {
-    process.exitCode = (await runNames(options)) ? 0 : 1
-    return
-  }
   const success = options.mutations.length > 0 ? await runMutated(options) : await runWhole(options)
   process.exitCode = success ? 0 : 1
 }

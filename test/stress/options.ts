@@ -1,6 +1,5 @@
 import { parseArgs } from 'node:util'
 import { type Trouble, TROUBLES } from './trouble'
-import { FOUND_BY_STRESS } from './names'
 import { MUTATION_NAMES, requireMutation } from './mutations'
 import { type Level, LEVELS } from '../support/sessions'
 
@@ -14,8 +13,6 @@ export interface CommandLine {
   /** Each gets a run of its own; empty for the guard as it is. */
   readonly mutations: readonly string[]
   readonly troubles: readonly Trouble[]
-  /** Clients rename the holders of ten names, in place of what they do otherwise. */
-  readonly names: boolean
   /** File for the counts. */
   readonly json: string | undefined
 }
@@ -29,7 +26,6 @@ export const USAGE = `Usage: npm run stress -- [options]
   --seed N            of what the clients choose (default random, printed)
   --with TROUBLES     besides the writers, separated by commas: ${TROUBLES.join(', ')}
   --mutation NAME     take this part out of the guard, or of what calls share: success is to find a violation; "all" for every one in turn
-  --names             clients rename the holders of ten names; --mutation is then a part of their triggers
   --json FILE         write the counts there too
 
 STRESS_DATABASE_URL or TEST_DATABASE_URL names a server on which a database may be made, by a superuser; without
@@ -49,7 +45,6 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
       seed: { type: 'string' },
       with: { type: 'string', default: '' },
       mutation: { type: 'string' },
-      names: { type: 'boolean', default: false },
       json: { type: 'string' },
     },
   })
@@ -61,18 +56,10 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
     isolation: levelOf(values.isolation),
     texts: whole('texts', values.texts),
     seed: values.seed === undefined ? undefined : Number(values.seed) >>> 0,
-    mutations: mutation === undefined ? [] : mutationsOf(mutation, values.names),
-    names: values.names,
+    mutations: mutation === undefined ? [] : mutation === 'all' ? MUTATION_NAMES : [requireMutation(mutation)],
     troubles: values.with.split(',').filter(Boolean).map(troubleOf),
     json: values.json,
   }
-}
-
-function mutationsOf(name: string, ofNames: boolean): readonly string[] {
-  if (name === 'all') return ofNames ? FOUND_BY_STRESS : MUTATION_NAMES
-  if (!ofNames) return [requireMutation(name)]
-  if (FOUND_BY_STRESS.includes(name)) return [name]
-  throw new Error(`There is no mutation "${name}". One of:\n${FOUND_BY_STRESS.join('\n')}`)
 }
 
 function troubleOf(name: string): Trouble {
