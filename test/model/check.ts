@@ -7,9 +7,6 @@ import { parseArgs } from 'node:util'
 import { explore, type Result } from './explore'
 import { FAULTS, type Fault } from './faults'
 import { CAUGHT_BY, LIMITS } from './mutations'
-import { explore as exploreNames, type Result as NamesResult } from './names/explore'
-import { NAME_MUTATIONS, type NameMutation } from './names/mutations'
-import { SCENARIOS as NAME_SCENARIOS, starts, type Scenario as NameScenario } from './names/scenarios'
 import { initialStates, SCENARIOS, type Scenario } from './scenarios'
 import { describeViolation } from './trace'
 
@@ -76,53 +73,12 @@ function checkLimit({ name, scenario, property }: (typeof LIMITS)[number]): void
   console.log(name.padEnd(30), scenario.about, String(depth).padStart(4), result.padEnd(6), property ?? 'holds')
 }
 
-/** The first start that breaks a property ends the search. */
-function searchNames(scenario: NameScenario, fault?: string): NamesResult & { readonly starts: number } {
-  const sum = { starts: 0, states: 0, transitions: 0, depth: 0, deadlocks: 0 }
-  for (const start of starts(scenario)) {
-    const result = exploreNames(start, { fault, deadlocks: scenario.deadlocks })
-    states += result.states
-    sum.starts += 1
-    sum.states += result.states
-    sum.transitions += result.transitions
-    sum.deadlocks += result.deadlocks
-    sum.depth = Math.max(sum.depth, result.depth)
-    if (result.violation === undefined) continue
-    if (trace) console.log([JSON.stringify(start.processes), ...result.trace].join('\n  '))
-    return { ...sum, violation: result.violation, trace: result.trace, depth: result.depth }
-  }
-  return { ...sum, violation: undefined, trace: [] }
-}
-
-function checkNameScenario(scenario: NameScenario): void {
-  const since = cpuSeconds()
-  const { violation, ...counts } = searchNames(scenario)
-  const seconds = (cpuSeconds() - since).toFixed(1)
-  const { starts: begun, states: reached, transitions, depth, deadlocks } = counts
-  const result = check(violation === undefined)
-  console.log(row(scenario.name, begun, reached, transitions, depth, deadlocks, seconds, result))
-  if (violation !== undefined) console.log(`  ${violation} (--only '${scenario.name}' --trace shows how)`)
-}
-
-function checkNameMutation(fault: string, { about, scenario, property }: NameMutation): void {
-  const whole = searchNames(scenario)
-  const { violation, depth } = searchNames(scenario, fault)
-  const result = check(whole.violation === undefined && violation === property)
-  console.log(fault.padEnd(30), scenario.about, String(depth).padStart(4), result.padEnd(6), `${about}: ${violation}`)
-}
-
 console.log(row('scenario', 'starts', 'states', 'transitions', 'depth', 'deadlocks', 'CPU s', 'result'))
 for (const scenario of SCENARIOS) if (isWanted(scenario.name)) checkScenario(scenario)
-for (const scenario of NAME_SCENARIOS) if (isWanted(scenario.name)) checkNameScenario(scenario)
 
 console.log('\nmutation, isolation level, depth of the first text stored twice')
 for (const [fault, scenario] of Object.entries(CAUGHT_BY)) {
   if (isWanted(fault)) checkMutation(fault as Fault, scenario)
-}
-
-console.log('\nmutation of the triggers of names, isolation level, depth of what breaks')
-for (const [fault, mutation] of Object.entries(NAME_MUTATIONS)) {
-  if (isWanted(fault)) checkNameMutation(fault, mutation)
 }
 
 console.log('\nlimits that maintainers/protocol.md states')
