@@ -23,7 +23,7 @@ import {
   missingColumns,
   type Place,
   Reader,
-  refusalOf,
+  unlessUnreadable,
   qualifiedTable,
   countedRows,
   schemaFinding,
@@ -329,13 +329,15 @@ async function lookAtRows(
     const missing = missingColumns(state, [...databaseNames(metadata.primaryColumns), ...columns])
     findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
     if (missing.length > 0) continue
-    const refusal = await refusalOf(async () => {
+    const found = await unlessUnreadable(place, async () => {
       const looked = await look.examine(place)
-      const { findings: found, ...figures } = look.text ? await withAdoption(subject, place, looked, look.text) : looked
-      findings.push(...found)
+      const { findings: ofLook, ...figures } = look.text
+        ? await withAdoption(subject, place, looked, look.text)
+        : looked
       declarations.push({ property, kind, nulls: 0, collisions: 0, longestChain: 0, ...figures })
+      return ofLook
     })
-    if (refusal) findings.push(findingOf('rows.unreadable', place, { count: 1, detail: refusal }))
+    findings.push(...found)
   }
   return { findings, declarations }
 }
@@ -374,11 +376,7 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   const place = { entity: metadata.name, property: 'text' }
   if (isElsewhere(subject.surroundings.spread.distribution)) return [findingOf('table.spread', place, { count: 1 })]
   const among = chosen.includes(metadata) ? undefined : holders
-  const found: DoctorFinding[] = []
-  const refusal = await refusalOf(async () => {
-    found.push(...(await lookAtHolders(subject, visit.dataSource, among)))
-  })
-  return [...found, ...(refusal ? [findingOf('rows.unreadable', place, { count: 1, detail: refusal })] : [])]
+  return await unlessUnreadable(place, async () => await lookAtHolders(subject, visit.dataSource, among))
 }
 
 /** A transaction that is open for this long or longer is reported. */
@@ -477,12 +475,10 @@ function findingsOfIndexes(
 ): DoctorFinding[] {
   if (found.every(({ code }) => code !== 'text.twiceNormalized')) return []
   const texts: readonly unknown[] = table.text.map(({ name }) => name)
-  const names = indexes
-    .filter(({ unique, name, columns }) => {
-      // An index that has only expressions has no columns.
-      const over: readonly unknown[] | null = columns
-      return unique && name !== table.index && texts.some((one) => over?.includes(one))
-    })
-    .map(({ name }) => name)
+  const names = indexes.flatMap(({ unique, name, columns }) => {
+    // An index that has only expressions has no columns.
+    const over: readonly unknown[] | null = columns
+    return unique && name !== table.index && texts.some((one) => over?.includes(one)) ? [name] : []
+  })
   return names.length === 0 ? [] : [findingOf('index.user', place, { count: names.length, detail: names.join(', ') })]
 }

@@ -144,7 +144,7 @@ export const CODES = {
 } as const
 
 /** A kind of finding with a severity and a next step of its own. */
-type ListedCode = keyof typeof CODES
+export type ListedCode = keyof typeof CODES
 
 /** Findings about objects of the database that differ from the declaration. */
 type SchemaCode = `${Finding['object']}.${Finding['kind']}`
@@ -347,19 +347,21 @@ export class Reader {
 }
 
 /**
- * Examines rows. If the server refuses to show some, the other findings must still be reported.
+ * Returns what a look at rows finds. If the server refuses to show them, that is the finding, because the others must
+ * still be reported.
  *
- * @returns the SQLSTATE; undefined if the server refused nothing
  * @throws errors that do not concern the statement: the end of the connection, or of its time
  */
-export async function refusalOf(look: () => Promise<void>): Promise<string | undefined> {
+export async function unlessUnreadable(
+  place: Place,
+  look: () => Promise<readonly DoctorFinding[]>,
+): Promise<readonly DoctorFinding[]> {
   try {
-    await look()
-    return undefined
+    return await look()
   } catch (error) {
     const code = serverError(error)?.code
     if (code === undefined || code === SQLSTATE.queryCanceled || endsConnection(error)) throw error
-    return `SQLSTATE ${code}`
+    return [findingOf('rows.unreadable', place, { count: 1, detail: `SQLSTATE ${code}` })]
   }
 }
 

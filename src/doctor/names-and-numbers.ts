@@ -18,7 +18,7 @@ import {
   missingColumns,
   type Place,
   type Reader,
-  refusalOf,
+  unlessUnreadable,
   qualifiedTable,
   type Result,
   countedRows,
@@ -39,7 +39,7 @@ import {
   type PageParts,
   readSurroundings,
 } from './sql'
-import { identityOf, NO_PRINT, printOf, Prints } from './prints'
+import { identityOf, printOf, Prints } from './prints'
 import { rejectionOf } from './texts'
 
 const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldName => ({
@@ -157,14 +157,12 @@ export async function lookAtNumbers(
   const twice = new Groups(subject)
   const columns = [...table.scope.map((one) => one.name), table.number]
   const parts: PageParts = { table: subject.table, columns, texts: [], select: numberedColumns('v', columns) }
-  const identity = (result: Result): string | undefined =>
-    result[`v${columns.length - 1}`] === null
-      ? undefined
-      : identityOf(...columns.map((_, index) => result[`v${index}`]))
-  const print = (result: Result): number => {
-    const found = identity(result)
-    return found === undefined ? NO_PRINT : printOf(found)
+  /** Undefined for a row without a number. */
+  const identity = (result: Result): string | undefined => {
+    const values = columns.map((_, index) => result[`v${index}`])
+    return values.at(-1) === null ? undefined : identityOf(...values)
   }
+  const print = (result: Result): number => printOf(identity(result))
   const prints = new Prints(print)
   let rows = 0
   for await (const page of reader.pages(parts)) {
@@ -174,34 +172,29 @@ export async function lookAtNumbers(
     rows += page.results.length
     subject.onRows(name, rows)
   }
-  for await (const among of prints.looks(reader, parts)) {
-    await reader.snapshot(async () => {
-      const rows: Result[] = []
-      for await (const { results } of reader.pages(parts, { among })) rows.push(...results)
-      for (const [id, same] of groupBy(rows, identity))
-        if (id !== undefined && same.length > 1)
-          twice.add(
-            id,
-            same.map((result) => keyOfResult(subject.table, result)),
-          )
-    })
-  }
+  await prints.lookAgain(reader, parts, async (results) => {
+    for (const [id, same] of groupBy(results, identity))
+      if (id !== undefined && same.length > 1)
+        twice.add(
+          id,
+          same.map((result) => keyOfResult(subject.table, result)),
+        )
+    await Promise.resolve()
+  })
   // Another role may have made a view of this name, whose functions would run as the reader.
   const kept = subject.state.tables.find((one) => one.name === scopesName(table))
-  const isRead = table.count && kept && Object.keys(keptScopes(table).columns).every((name) => name in kept.columns)
-  const refusal = isRead && (await refusalOf(async () => await lookAtCounts(subject, table, tally)))
-  if (refusal) tally.add('rows.unreadable', [], refusal)
-  return { rows, findings: [...twice.findings('number.twice', place), ...tally.findings(place)] }
+  const isRead = table.count && kept && Object.keys(keptScopes(table).columns).every((one) => one in kept.columns)
+  const ofCounts = isRead ? await unlessUnreadable(place, async () => await lookAtCounts(subject, table, place)) : []
+  return { rows, findings: [...twice.findings('number.twice', place), ...tally.findings(place), ...ofCounts] }
 }
 
 /** The number of scopes whose counts one statement reads. */
 const COUNTED_SCOPES = 500
 
-async function lookAtCounts(subject: Subject, table: NumberTable, tally: FindingTally): Promise<void> {
-  const types = typed(
-    subject.state,
-    table.scope.map(({ name }) => name),
-  ).map(({ declared }) => declared)
+async function lookAtCounts(subject: Subject, table: NumberTable, place: Place): Promise<readonly DoctorFinding[]> {
+  const tally = new FindingTally()
+  const scope = table.scope.map((one) => one.name)
+  const types = typed(subject.state, scope).map(({ declared }) => declared)
   for (let after: readonly string[] | undefined; ;) {
     const results = await subject.reader.rows(countsPage(table, subject.table, { after, limit: COUNTED_SCOPES, types }))
     for (const result of results) {
@@ -211,7 +204,7 @@ async function lookAtCounts(subject: Subject, table: NumberTable, tally: Finding
     }
     const last = results.at(-1)
     // A number without scope has only one count, and no page follows.
-    if (!last || types.length === 0) return
+    if (!last || types.length === 0) return tally.findings(place)
     after = types.map((_, index) => last[`s${index}`] ?? '')
   }
 }

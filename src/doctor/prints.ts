@@ -2,15 +2,15 @@ import { hash } from 'node:crypto'
 import type { Page, Reader, Result } from './findings'
 import { type Key, keyOfResult, type PageParts } from './sql'
 
-/** The print of a row that takes part in no group. */
-export const NO_PRINT: number = Number.NaN
-
 const PRINT_DIGITS = 12
 
-/** Returns 48 bits of a digest, never 0. A number holds them exactly. Rows with equal prints are examined again. */
-export function printOf(identity: string): number {
-  return Number.parseInt(identity.slice(0, PRINT_DIGITS), 16) + 1
-}
+/**
+ * Returns 48 bits of a digest, never 0. A number holds them exactly. Rows with equal prints are examined again.
+ *
+ * @returns NaN for a row without identity, which takes part in no group
+ */
+export const printOf = (identity: string | undefined): number =>
+  Number.parseInt(identity?.slice(0, PRINT_DIGITS) ?? '', 16) + 1
 
 /** The identity of a row. Only equal parts have equal identities. */
 export const identityOf = (...parts: readonly unknown[]): string => hash('sha256', JSON.stringify(parts))
@@ -31,10 +31,32 @@ export class Prints {
   }
 
   /**
-   * Yields the keys of rows to examine together: those with equal prints, and rows that must be examined. Only pages
-   * with such rows are read again. A row that has changed meanwhile may be missing, or in the wrong group.
+   * Examines rows together, in one snapshot: those with equal prints, and rows that must be examined.
+   *
+   * @param look receives the rows as they are now
+   * @param afterwards called after each snapshot
    */
-  async *looks(reader: Reader, parts: PageParts): AsyncGenerator<readonly Key[], void, undefined> {
+  async lookAgain(
+    reader: Reader,
+    parts: PageParts,
+    look: (results: readonly Result[]) => Promise<void>,
+    afterwards?: () => Promise<void>,
+  ): Promise<void> {
+    for await (const among of this.#looks(reader, parts)) {
+      await reader.snapshot(async () => {
+        const all: Result[] = []
+        for await (const { results } of reader.pages(parts, { among })) all.push(...results)
+        await look(all)
+      })
+      await afterwards?.()
+    }
+  }
+
+  /**
+   * Yields the keys of rows to examine together. Only pages with such rows are read again. A row that has changed
+   * meanwhile may be missing, or in the wrong group.
+   */
+  async *#looks(reader: Reader, parts: PageParts): AsyncGenerator<readonly Key[], void, undefined> {
     for (const wanted of this.#windows()) {
       const groups = new Map<number, Key[]>()
       for (const { after, upTo, prints } of this.#pages) {

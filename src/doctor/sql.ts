@@ -1,6 +1,7 @@
 import type { Query } from '../sql/catalog'
 import { list, literal, qualified, unnest, transition } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField } from '../names/sql/fragments'
+import type { ListedCode } from './findings'
 import type { NamesColumn, NamesTable } from '../sql/names-table'
 import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
@@ -326,7 +327,7 @@ export interface Surroundings {
   readonly heapBytes: number
   readonly indexBytes: number
   /** What each finding's query returned: the names of objects, or their number. */
-  readonly found: Readonly<Partial<Record<FoundByQuery, readonly string[] | number>>>
+  readonly found: Readonly<Partial<Record<ListedCode, readonly string[] | number>>>
   readonly referrers: readonly Referrer[]
   /**
    * The age of the oldest open transaction of others in the database; null if there is none. An idle session that reads
@@ -394,27 +395,11 @@ const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS
 const COMPANIONS = `FROM pg_catalog.unnest($3::pg_catalog.text[]) AS h (name)
       JOIN pg_catalog.pg_class AS k ON k.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(h.name)`
 
-/** Findings about the surroundings of a table, whose test is one query. */
-type FoundByQuery =
-  | 'trigger.user'
-  | 'trigger.text'
-  | 'replication.publication'
-  | 'replication.incomplete'
-  | 'replication.subscription'
-  | 'table.inherits'
-  | 'reference.undeclared'
-  | 'rows.hidden'
-  | 'guard.replica'
-  | 'table.unlogged'
-  | 'table.granted'
-  | 'table.rule'
-  | 'table.partitioned'
-
 /**
  * The query of each finding for the table `c`: the names of objects as JSON, or their number. $2 has the likely names of
  * references, $3 the tables that belong to the table, $4 the triggers of its declarations, and $5 patterns of assignments to its texts.
  */
-const FOUND_BY_QUERY: Readonly<Record<FoundByQuery, string>> = {
+const FOUND_BY_QUERY: Readonly<Partial<Record<ListedCode, string>>> = {
   // The triggers of an unfinished adoption are not those of a declaration.
   'trigger.user': names(
     't.tgname::pg_catalog.text',
@@ -538,15 +523,8 @@ export async function readSurroundings(
   } = {},
 ): Promise<Surroundings | undefined> {
   const { references = [], companions = [], triggers = [], texts = [], others = [] } = beside
-  const [row] = (await query(SURROUNDINGS, [
-    relation,
-    references,
-    companions,
-    triggers,
-    texts.map(assignmentOf),
-  ])) as readonly {
-    state: string
-  }[]
+  const values = [relation, references, companions, triggers, texts.map(assignmentOf)]
+  const [row] = (await query(SURROUNDINGS, values)) as readonly { state: string }[]
   if (!row) return undefined
   const place = beside.place ?? { citus: await hasCitus(query), partitionedBy: [] }
   const spread = await spreadOf(query, relation, place, others)

@@ -24,7 +24,7 @@ import {
   toKey,
   typed,
 } from './findings'
-import { identityOf, NO_PRINT, printOf, Prints } from './prints'
+import { identityOf, printOf, Prints } from './prints'
 import { type ChainKey, type Key, keyOfResult, numberedColumns, type PageParts, readChains } from './sql'
 
 /** Examines every row of a unique text. */
@@ -77,10 +77,7 @@ export class TextLook {
     for await (const page of this.subject.reader.pages(this.#parts)) {
       const rows = page.results.map((result) => this.#stored(result))
       for (const row of rows) this.#count(row)
-      byText.add(
-        page,
-        rows.map((row) => printOfText(row)),
-      )
+      byText.add(page, rows.map(printOfText))
       byPlace?.add(page, rows.map(printOfPlace))
       this.subject.onRows(this.declaration.name, this.figures.rows)
     }
@@ -130,18 +127,16 @@ export class TextLook {
   }
 
   async #lookAgain(prints: Prints, atTexts: boolean): Promise<void> {
-    for await (const keys of prints.looks(this.subject.reader, this.#parts)) {
-      await this.subject.reader.snapshot(async () => await this.#look(keys, atTexts))
+    const look = async (results: readonly Result[]): Promise<void> => await this.#look(results, atTexts)
+    await prints.lookAgain(this.subject.reader, this.#parts, look, async () => {
       await this.#twice.countReferences(false)
       await this.#twiceNormalized.countReferences(false)
-    }
+    })
   }
 
-  /** Examines rows together, in one snapshot. */
-  async #look(among: readonly Key[], atTexts: boolean): Promise<void> {
-    const rows: StoredText[] = []
-    for await (const { results } of this.subject.reader.pages(this.#parts, { among }))
-      rows.push(...results.map((result) => this.#stored(result)).filter(isInChain))
+  /** Examines rows of one snapshot together. */
+  async #look(results: readonly Result[], atTexts: boolean): Promise<void> {
+    const rows = results.map((result) => this.#stored(result)).filter(isInChain)
     if (atTexts) {
       const identified = rows.map((row) => ({ ...identitiesOf(row), key: row.key, texts: row.texts }))
       for (const [id, same] of groupBy(identified, ({ stored }) => stored))
@@ -229,8 +224,7 @@ const isInChain = (row: StoredText): boolean => !row.freed && !isTextless(row)
 
 /** The print is negative if the row must be examined even if it is alone, because its chain may have no anchor. */
 function printOfText(row: StoredText): number {
-  if (!isInChain(row)) return NO_PRINT
-  const print = printOf(identitiesOf(row).normalized)
+  const print = printOf(isInChain(row) ? identitiesOf(row).normalized : undefined)
   return (row.number ?? 0) === 0 ? print : -print
 }
 
@@ -247,7 +241,7 @@ function identitiesOf({ texts, scope, normalized }: StoredText): {
 
 /** The print that rows with the same place in the same chain share. */
 const printOfPlace = ({ freed, scope, hash, number }: StoredText): number =>
-  freed || typeof hash !== 'string' ? NO_PRINT : printOf(identityOf(scope, hash, number))
+  printOf(freed || typeof hash !== 'string' ? undefined : identityOf(scope, hash, number))
 
 /** Returns texts and scope in the form in which a new write would store them, or the reason why they are refused. */
 function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
