@@ -1,6 +1,4 @@
-import type { Client } from 'pg'
-import type { DataSource } from 'typeorm'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
 import { findDeclaration, findTarget } from '../../../src/adopt/target'
 import { lockChains, readQueue } from '../../../src/adopt/chains'
@@ -10,21 +8,14 @@ import { useDatabase } from '../../support/database'
 import { violations } from '../../support/guarded-table'
 import { adoptWith } from '../../support/seams'
 import { linesOf, newList } from './restore'
-import { fillTable, IMPATIENT, keptFrom, pageOf, runCommand, tableOf } from './stage'
+import { AT_LEISURE, fillTable, IMPATIENT, keptFrom, pageOf, runCommand, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
-const AT_LEISURE = { lockMilliseconds: 1_000, holdMilliseconds: 10_000 }
-let client: Client
-let other: Client
-let dataSource: DataSource
-
-beforeAll(async () => {
-  ;[client, other] = [await db.client(), await db.client()]
-  dataSource = await db.dataSource([Page], { synchronize: false })
-})
+const client = db.useClient({ emptied: true })
+const other = db.useClient()
+const dataSource = db.useDataSource([Page], { synchronize: false, emptied: false })
 beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
   await fillTable(client, 300)
 })
 afterAll(async () => {

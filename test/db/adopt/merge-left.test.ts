@@ -1,19 +1,13 @@
-import type { DataSource } from 'typeorm'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { adopt, checkMerge, mergeDuplicates } from '../../../src/adopt'
 import { useDatabase } from '../../support/database'
 import { newList } from './restore'
-import { pageOf } from './stage'
+import { AT_LEISURE, pageOf, rowsAsText } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
-const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 const client = db.useClient()
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page], { synchronize: false })
-})
+const dataSource = db.useDataSource([Page], { synchronize: false, emptied: false })
 
 beforeEach(async () => {
   await client.query('drop schema public cascade; create schema public; grant usage on schema public to public')
@@ -36,12 +30,7 @@ async function merge(): Promise<Awaited<ReturnType<typeof mergeDuplicates>>> {
   return await mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList(), lockMilliseconds: 2_000 })
 }
 
-async function all(sql: string): Promise<string> {
-  const { rows } = await client.query<{ all: string }>(
-    `select coalesce(string_agg(q.*::text, ' ' order by q.*::text), '') as all from (${sql}) as q`,
-  )
-  return rows[0]?.all ?? ''
-}
+const all = async (sql: string): Promise<string> => await rowsAsText(client, sql)
 
 const raising = (body: string): string =>
   `${VISITS} create function raising() returns trigger language plpgsql as $$ begin ${body} return new; end $$;

@@ -1,31 +1,24 @@
 import { spawnSync } from 'node:child_process'
 import { appendFileSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { open } from 'node:fs/promises'
-import type { DataSource } from 'typeorm'
-import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { abandon, adopt, mergeDuplicates, type MergeOptions } from '../../../src/adopt'
 import { useDatabase } from '../../support/database'
 import { mergeWith } from '../../support/seams'
 import { linesOf, newList, restore } from './restore'
-import { pageOf } from './stage'
+import { AT_LEISURE, pageOf, rowsAsText } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
-const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
-const client = db.useClient()
+const client = db.useClient({ emptied: true })
+const dataSource = db.useDataSource([Page], { synchronize: false, emptied: false })
 const hasPsql = spawnSync('psql', ['--version']).status === 0
-let dataSource: DataSource
 let list: string
 let oldest: MergeOptions
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page], { synchronize: false })
-})
-
-beforeEach(async () => {
+beforeEach(() => {
   list = newList()
   oldest = { keep: 'oldest', list, lockMilliseconds: 2_000 }
-  await client.query('drop schema public cascade; create schema public')
 })
 
 /** Pages 1, 2 and 3 have the text a; 4 stands alone. */
@@ -36,12 +29,7 @@ async function stage(sql: string, columns = ''): Promise<void> {
     ${sql}`)
 }
 
-async function all(sql: string): Promise<string> {
-  const { rows } = await client.query<{ all: string }>(
-    `select coalesce(string_agg(q.*::text, ' ' order by q.*::text), '') as all from (${sql}) as q`,
-  )
-  return rows[0]?.all ?? ''
-}
+const all = async (sql: string): Promise<string> => await rowsAsText(client, sql)
 
 async function merge(options: Partial<MergeOptions> = {}): Promise<Awaited<ReturnType<typeof mergeDuplicates>>> {
   await adopt(dataSource, Page, AT_LEISURE)

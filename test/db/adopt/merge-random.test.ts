@@ -5,7 +5,7 @@ import { type Random, seededRandom } from '../../stress/random'
 import { useDatabase } from '../../support/database'
 import { KEEPER, referringTables, TABLES } from './referring'
 import { linesOf, newList, restore } from './restore'
-import { pageOf } from './stage'
+import { AT_LEISURE, pageOf } from './stage'
 
 /** A seed and a number of cases from there: MERGE_SEED=7 MERGE_CASES=1000. */
 const SEED = Number(process.env['MERGE_SEED'] ?? 1)
@@ -13,8 +13,6 @@ const CASES = Number(process.env['MERGE_CASES'] ?? 24)
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
-const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000, userTriggers: 'fire' } as const
-const PATIENT = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 } as const
 const client = db.useClient()
 let superuser: DataSource
 let keeper: DataSource
@@ -76,7 +74,7 @@ test.each(seeds)('a merge changes what it lists, loses nothing, and the script r
   const dataSource = random.chance(0.4) ? keeper : superuser
   const [before, meanings] = [await stateOf(), await meaningsOf()]
   const options = optionsOf(random)
-  await adopt(dataSource, Page, AT_LEISURE)
+  await adopt(dataSource, Page, { ...AT_LEISURE, userTriggers: 'fire' })
   const { merged, kept: left, redirected: turned } = await mergeDuplicates(dataSource, Page, options)
   const made = await stateOf()
   expect(await meaningsOf()).toEqual(meanings)
@@ -95,7 +93,7 @@ test.each(seeds)('a merge changes what it lists, loses nothing, and the script r
   expect(real.filter((line) => 'row' in line)).toHaveLength(merged)
   expect(real.filter((line) => 'key' in line)).toHaveLength(turned.reduce((sum, { rows }) => sum + rows, 0))
 
-  await abandon(dataSource, Page, PATIENT)
+  await abandon(dataSource, Page, AT_LEISURE)
   const restored = restore(db.url, options.list)
   expect(new Set(restored)).toEqual(new Set(restored.map((line) => (line.startsWith('I') ? 'INSERT 0 1' : 'UPDATE 1'))))
   expect(await stateOf()).toEqual(before)

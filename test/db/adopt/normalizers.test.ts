@@ -5,10 +5,9 @@ import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
 import { adoptWith } from '../../support/seams'
-import { fillTable, pageOf, tableOf } from './stage'
+import { AT_LEISURE, fillTable, pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
-const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 const client = db.useClient({ emptied: true })
 
 beforeEach(async () => {

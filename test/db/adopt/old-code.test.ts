@@ -6,11 +6,10 @@ import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
-import { fillTable, pageOf, runCommand, tableOf } from './stage'
+import { AT_LEISURE, fillTable, pageOf, runCommand, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({ normalize: lowerCase() })
-const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 /** Code without this package. */
 const client = db.useClient({ emptied: true })
 

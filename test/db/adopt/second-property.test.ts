@@ -8,11 +8,10 @@ import { doctor } from '../../../src/doctor'
 import { useDatabase } from '../../support/database'
 import { generate, migrate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
-import { tableOf } from './stage'
+import { AT_LEISURE, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const client = db.useClient({ emptied: true })
-const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 
 class Row {
   @PrimaryGeneratedColumn('identity') id!: number

@@ -74,6 +74,15 @@ export async function faults(client: Pick<Client, 'query'>, table: TextTable): P
   return rows.map(({ fault }) => fault)
 }
 
+/** Waits long enough for a busy machine. */
+export const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
+
+/** The rows of a query as one text, in their order. */
+export async function rowsAsText(client: Pick<Client, 'query'>, sql: string): Promise<string> {
+  const { rows } = await client.query<{ row: string }>(`select q.*::text as row from (${sql}) as q order by 1`)
+  return rows.map(({ row }) => row).join(' ')
+}
+
 /** Waits for a lock no longer than keptFrom() expects. */
 export const IMPATIENT = { lockMilliseconds: 20, holdMilliseconds: 10_000 }
 

@@ -13,11 +13,10 @@ import { lockHolders } from '../../../src/adopt/status'
 import { useDatabase } from '../../support/database'
 import { adoptWith, mergeWith } from '../../support/seams'
 import { newList } from './restore'
-import { fillTable, pageOf, runCommand } from './stage'
+import { AT_LEISURE, fillTable, pageOf, runCommand } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
-const AT_LEISURE = { lockMilliseconds: 1_000, holdMilliseconds: 10_000 }
 let client: Client
 let other: Client
 let dataSource: DataSource
