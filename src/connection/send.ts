@@ -12,13 +12,13 @@ import {
   hasTimeout,
   isPgClient,
   joinedCommands,
-  JoinedQuery,
   parameterOptions,
   type PgClient,
   type PgResult,
   plainTexts,
+  namesOf,
   type PreparedName,
-  PreparedNames,
+  type PreparedNames,
   PreparedQuery,
   sendMessages,
   SYNC,
@@ -48,7 +48,7 @@ export interface PreparedSending {
  * @throws TransactionAbortedError if the name's failure aborted the caller's transaction. The next try uses a new name
  */
 export async function sendPrepared(client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> {
-  const names = PreparedNames.of(client)
+  const names = namesOf(client)
   const taken = takeName(client, names, sending)
   if (names.givenUp.length > 0) await closeNames(client, names.takeGivenUp())
   const reused = taken !== undefined && taken.uses > 1
@@ -123,14 +123,13 @@ const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(s
  */
 async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Promise<readonly WireRow[]> {
   const hold = useExclusively(queryHolder(client))
-  const sent = new JoinedQuery(query, AROUND)
   try {
-    hold.query(sent)
+    hold.query(query.joinedBy(AROUND))
     return await query.answer
   } catch (error) {
     // A rollback to a savepoint that does not exist would abort the transaction or use another savepoint. If the answer
     // could not be read, the savepoint is already released and the work is done.
-    if (sent.ended > 0 && sent.ended < JOINED_COMMANDS) {
+    if (query.ended > 0 && query.ended < JOINED_COMMANDS) {
       // After 40001 and 40P01 too. On a lost connection, the first error is more specific.
       await sendMessages(hold.query, ({ stream }) => {
         writeTo(stream, UNDO)
@@ -161,7 +160,7 @@ const LOST =
 
 /** Sends the statement once more, without a name. If it fails with the same error, the name was not the cause. */
 async function sendAgain(client: PgClient, sending: PreparedSending, first: unknown): Promise<readonly WireRow[]> {
-  const names = PreparedNames.of(client)
+  const names = namesOf(client)
   try {
     const rows = await sendPrepared(client, { ...sending, statement: { ...sending.statement, name: '' } })
     names.lose(performance.now())

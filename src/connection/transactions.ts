@@ -8,15 +8,7 @@ import { ownTransaction, seesCommitted, wholeSavepoint } from '../sql/transactio
 import { orWaitsForItself } from './mutex'
 import { announce, isUnheard, log, notifyFailure, notifySuccess, type SentQuery, type Session } from './session'
 import { inFrontOf, inSavepoint, queryHolder, savepointsOf, watch } from './shared-connection'
-import {
-  hasTimeout,
-  isPgClient,
-  joinedCommands,
-  JoinedQuery,
-  type PgClient,
-  PreparedQuery,
-  takesPreparedQueries,
-} from './wire'
+import { hasTimeout, isPgClient, joinedCommands, type PgClient, PreparedQuery, takesPreparedQueries } from './wire'
 
 /**
  * Runs several statements as one. They run in their own transaction, or behind a savepoint in the caller's transaction,
@@ -184,6 +176,9 @@ const ENDED = 'the code that runs in it ended it'
 const JOINED_BEGIN = joinedCommands([ownTransaction.set], [])
 const JOINED_COMMIT = joinedCommands([], [ownTransaction.release])
 
+/** Whether it is a query object of ours, without commands around it. */
+const isPlain = (query: unknown): query is PreparedQuery => query instanceof PreparedQuery && !query.isJoined
+
 /** The result that TypeORM gets for a command that is sent together with a statement. */
 const DONE = { rows: [], rowCount: null, command: '' } as const
 
@@ -256,7 +251,7 @@ function joinBegin(client: PgClient): () => void {
     if (!kept || sent) return query(...args)
     sent = true
     stop()
-    if (first instanceof PreparedQuery) return query(new JoinedQuery(first, JOINED_BEGIN))
+    if (isPlain(first)) return query(first.joinedBy(JOINED_BEGIN))
     return Promise.resolve(query(ownTransaction.set)).then(() => query(...args))
   })
   return stop
@@ -283,9 +278,9 @@ async function commitWith(
         },
       )
     }
-    if (state !== 'ending' || !(first instanceof PreparedQuery) || first.text !== lastSql) return query(...args)
+    if (state !== 'ending' || !isPlain(first) || first.text !== lastSql) return query(...args)
     state = 'joined'
-    return query(new JoinedQuery(first, JOINED_COMMIT))
+    return query(first.joinedBy(JOINED_COMMIT))
   })
   try {
     await queryRunner.commitTransaction()

@@ -112,19 +112,29 @@ export async function sendMessages(
   await new Promise<void>((resolve) => query(new Messages(write, resolve)))
 }
 
-/** Messages before a query, and messages that end it, as one character for each byte. */
-interface Around {
+/** Commands before and after a query, as messages. After an error the server skips all messages up to Sync. */
+interface JoinedCommands {
+  readonly commandsBefore: number
   readonly before: Buffer
+  /** One character for each byte. */
   readonly after: string
 }
+
+/** @param before commands to send before a query; `after` follows it. All are ASCII, shorter than 240 characters */
+export const joinedCommands = (before: readonly string[], after: readonly string[]): JoinedCommands => ({
+  commandsBefore: before.length,
+  before: Buffer.from(before.map(commandMessages).join(''), 'latin1'),
+  after: after.map(commandMessages).join('') + SYNC,
+})
 
 /**
  * A query object that `pg` accepts, as it accepts a cursor. The query of `pg` asks for the column types at every call,
  * and is slow for each row. The types of a prepared statement do not change: the server refuses it instead (0A000).
  */
 export class PreparedQuery {
-  /** The name of the statement. `pg` stores the SQL under it once the server has parsed it. */
-  readonly name: string
+  /** How many commands are complete, including the query. */
+  ended = 0
+  private around: JoinedCommands | undefined
   private readonly rows: WireRow[] = []
   private parsers: TypeParser[] | undefined
   private failure: { readonly error: unknown } | undefined
@@ -139,7 +149,6 @@ export class PreparedQuery {
     readonly text: string,
     private readonly values: readonly Parameter[],
   ) {
-    this.name = prepared.name
     this.answer = new Promise((resolve, reject) => {
       this.callback = (error, rows = []) => {
         if (error === undefined || error === null) resolve(rows)
@@ -148,18 +157,40 @@ export class PreparedQuery {
     })
   }
 
-  /**
-   * @param around the messages to send with it, in one flush
-   * @returns the error of a value that cannot be sent: if it were thrown, the connection would stay busy for ever
-   */
-  submit(connection: PgConnection, around?: Around): Error | undefined {
+  get isJoined(): boolean {
+    return this.around !== undefined
+  }
+
+  /** Sends these commands with the query, in one flush. */
+  joinedBy(commands: JoinedCommands): this {
+    this.around = commands
+    return this
+  }
+
+  /** `pg` stores the SQL under it when the server has parsed a message. Only the query has a name. */
+  get name(): string {
+    return this.ended === (this.around?.commandsBefore ?? 0) ? this.prepared.name : ''
+  }
+
+  /** @returns the error of a value that cannot be sent: if it were thrown, the connection would stay busy for ever */
+  submit(connection: PgConnection): Error | undefined {
     const { stream, parsedStatements } = connection
+    const { around, values, prepared } = this
     try {
-      const messages = runMessages(this.name, this.values, this.prepared.types === undefined, around?.after ?? SYNC)
-      const isParsed = parsedStatements[this.name] !== undefined
+      const messages = runMessages(prepared.name, values, prepared.types === undefined, around?.after ?? SYNC)
+      const isParsed = parsedStatements[prepared.name] !== undefined
       // One buffer, because several writes take far longer.
       if (isParsed) writeTo(stream, around ? Buffer.concat([around.before, messages]) : messages)
-      else this.submitParts(connection, messages, around?.before)
+      else {
+        stream.cork?.()
+        try {
+          if (around) writeTo(stream, around.before)
+          connection.parse({ name: prepared.name, text: this.text })
+          writeTo(stream, messages)
+        } finally {
+          stream.uncork?.()
+        }
+      }
       return undefined
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error))
@@ -192,7 +223,9 @@ export class PreparedQuery {
     }
   }
 
-  handleCommandComplete(): void {}
+  handleCommandComplete(): void {
+    this.ended += 1
+  }
 
   handleReadyForQuery(): void {
     if (this.failure) this.callback(this.failure.error)
@@ -202,88 +235,11 @@ export class PreparedQuery {
   handleError(error: unknown): void {
     this.callback(this.failure ? this.failure.error : error)
   }
-
-  private submitParts(connection: PgConnection, messages: Buffer, before: Buffer | undefined): void {
-    const { stream, parsedStatements } = connection
-    stream.cork?.()
-    try {
-      if (before) writeTo(stream, before)
-      if (parsedStatements[this.name] === undefined) connection.parse({ name: this.name, text: this.text })
-      writeTo(stream, messages)
-    } finally {
-      stream.uncork?.()
-    }
-  }
 }
 
 /** A closed connection reports itself to `pg`. */
 export function writeTo(stream: PgConnection['stream'], messages: Buffer): void {
   if (stream.writable) stream.write(messages)
-}
-
-/** Commands as messages. After an error the server skips all messages up to Sync. */
-interface JoinedCommands extends Around {
-  readonly commandsBefore: number
-}
-
-/** @param before commands to send before a query; `after` follows it. All are ASCII, shorter than 240 characters */
-export const joinedCommands = (before: readonly string[], after: readonly string[]): JoinedCommands => ({
-  commandsBefore: before.length,
-  before: Buffer.from(before.map(commandMessages).join(''), 'latin1'),
-  after: after.map(commandMessages).join('') + SYNC,
-})
-
-/** A query with commands around it. */
-export class JoinedQuery {
-  /** Tracing libraries wrap it, and look for it among the object's own properties. */
-  callback: PreparedQuery['callback']
-  private done = 0
-
-  constructor(
-    private readonly query: PreparedQuery,
-    private readonly around: JoinedCommands,
-  ) {
-    this.callback = query.callback
-    query.callback = (error, rows): void => this.callback(error, rows)
-  }
-
-  /** How many commands are complete, including the query. */
-  get ended(): number {
-    return this.done
-  }
-
-  /** `pg` stores the SQL under it when the server has parsed a message. Only the query has a name. */
-  get name(): string {
-    return this.done === this.around.commandsBefore ? this.query.name : ''
-  }
-
-  get text(): string {
-    return this.query.text
-  }
-
-  submit(connection: PgConnection): Error | undefined {
-    return this.query.submit(connection, this.around)
-  }
-
-  handleRowDescription(message: Parameters<PreparedQuery['handleRowDescription']>[0]): void {
-    this.query.handleRowDescription(message)
-  }
-
-  handleDataRow(message: Parameters<PreparedQuery['handleDataRow']>[0]): void {
-    this.query.handleDataRow(message)
-  }
-
-  handleCommandComplete(): void {
-    this.done += 1
-  }
-
-  handleReadyForQuery(): void {
-    this.query.handleReadyForQuery()
-  }
-
-  handleError(error: unknown): void {
-    this.query.handleError(error)
-  }
 }
 
 /** The object with which `pg` writes to the server. */
@@ -335,23 +291,24 @@ export interface PgClient {
   getTransactionStatus?(): string | null
 }
 
-/** The abilities of a client. They are looked for once, because they do not change. */
+/** What is known of a client: its abilities, which do not change, and its prepared statements. */
 interface Facts {
   /** Whether it is a client of `pg`, and not of `pg-native`, PGlite or another `driver` option. */
   readonly isPg: boolean
   /** Whether it can send a query object of our own. */
   readonly takesOwn: boolean
+  readonly names: PreparedNames
 }
 
 const facts = new WeakMap<object, Facts>()
 
-const UNKNOWN_CLIENT: Facts = { isPg: false, takesOwn: false }
+const noClient = (): Facts => ({ isPg: false, takesOwn: false, names: new PreparedNames() })
 
 function factsOf(client: unknown): Facts {
-  if (typeof client !== 'object' || client === null) return UNKNOWN_CLIENT
+  if (typeof client !== 'object' || client === null) return noClient()
   const known = facts.get(client)
   if (known) return known
-  let found = UNKNOWN_CLIENT
+  let found = noClient()
   const connection: unknown = Reflect.get(client, 'connection')
   if (hasMethods(connection, ['close', 'sync'])) {
     const { parsedStatements, stream } = connection as Partial<PgConnection>
@@ -360,7 +317,7 @@ function factsOf(client: unknown): Facts {
       hasMethods(connection, ['parse']) &&
       hasMethods(stream, ['write']) &&
       typeof parsedStatements === 'object'
-    found = { isPg: true, takesOwn }
+    found = { ...found, isPg: true, takesOwn }
   }
   facts.set(client, found)
   return found
@@ -375,6 +332,9 @@ export const isPgClient = (client: unknown): client is PgClient => factsOf(clien
 
 /** @returns undefined for a client of another driver */
 export const pgClientOf = (client: unknown): PgClient | undefined => (isPgClient(client) ? client : undefined)
+
+/** The prepared statements of a client. */
+export const namesOf = (client: object): PreparedNames => factsOf(client).names
 
 /** Whether the client can send our own query object. If not, a query object of `pg` is used instead. */
 export const takesPreparedQueries = (client: PgClient): boolean => !client.pipeline && factsOf(client).takesOwn
@@ -459,8 +419,6 @@ export interface PreparedName {
   types: readonly number[] | undefined
 }
 
-const ofClients = new WeakMap<object, PreparedNames>()
-
 /**
  * The names of the prepared statements on one connection. No name is kept for ever: a plan that was made while the
  * table was tiny reads all of it, however large it becomes, until an ANALYZE that may never run.
@@ -474,14 +432,6 @@ export class PreparedNames {
   private losses = 0
   private lostAt = 0
   private last: PreparedName | undefined
-
-  static of(client: object): PreparedNames {
-    const known = ofClients.get(client)
-    if (known) return known
-    const names = new PreparedNames()
-    ofClients.set(client, names)
-    return names
-  }
 
   /**
    * @param statement the name of its digest
