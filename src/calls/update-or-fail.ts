@@ -112,7 +112,7 @@ async function updateOrFailImpl(
           ...splitKey(dataSource.getMetadata(entity as EntityTarget<ObjectLiteral>), one),
         ])
       : [[entity, id, changes] as unknown as RowChange]
-  requireUniqueText(dataSource, entries)
+  requireUniqueText(dataSource, Array.isArray(id) ? [[entity as EntityTarget<ObjectLiteral>]] : entries)
   const rows = entries.map(([target, key, values], position) => {
     const columns = entityColumns(dataSource, dataSource.getMetadata(target))
     return inRow(position, (): ChangedRow => {
@@ -128,6 +128,7 @@ async function updateOrFailImpl(
       return { columns, position, id: found.criteria, key: found, values: { ...values } }
     })
   })
+  if (rows.length === 0) return []
   const session = await openSession(manager)
   try {
     const entities = await updateAll(session, manager, rows)

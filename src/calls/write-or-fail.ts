@@ -217,6 +217,8 @@ function isOfNumber(rows: readonly WrittenRow[], index: string): boolean {
 interface UniqueKey {
   readonly name: string
   readonly columns: readonly ColumnMetadata[]
+  /** The column of a number. A trigger gives a free one to a row that does not set it. */
+  readonly number?: ColumnMetadata | undefined
   /** The index, if it has a condition or an expression. */
   readonly index?: UnusualIndex
 }
@@ -232,12 +234,15 @@ async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise
     const [{ columns: of }] = group as [WrittenRow]
     const root = rootOf(of.metadata)
     const ofTexts = new Set(textsOfTable(root).map(({ table }) => table.index))
-    const numbers = new Map(numbersOfTable(root).map(({ table, name }) => [table.index, name]))
+    const numbers = new Map(numbersOfTable(root).map((one) => [one.table.index, one]))
     const indices = root.indices.filter(({ name, isUnique, where }) => isUnique && !where && !ofTexts.has(name))
     const primary = { name: undefined, columns: root.primaryColumns }
     const keys = [primary, ...root.uniques, ...indices]
       .filter(({ columns }) => columns.length > 0)
-      .map(({ name, columns }): UniqueKey => ({ columns, name: numbers.get(name ?? '') ?? pathsOf(columns) }))
+      .map(({ name, columns }): UniqueKey => {
+        const number = numbers.get(name ?? '')
+        return { columns, name: number?.name ?? pathsOf(columns), number: number?.column }
+      })
     taken.push(...(await takenOfKeys(session, group, keys)))
     // Unusual indexes, declared or created by SQL, that the table had when it was found ready. They have a statement of
     // their own, because an expression may fail for a value that the row itself can hold.
@@ -267,6 +272,7 @@ async function takenOfKeys(
       const isGiven = ({ values }: WrittenRow): boolean => {
         const given = key.columns.map((column): unknown => column.getEntityValue(values))
         if (key.index) return given.some(isValue)
+        if (key.number && !isValue(key.number.getEntityValue(values))) return false
         return id === undefined ? given.every(isValue) : given.some(isValue) && !given.includes(null)
       }
       return { key, rows: rows.filter(isGiven) }

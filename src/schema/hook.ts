@@ -332,6 +332,11 @@ async function changeAll(
       left.push(...wantedLookups(entity).map((one) => addLookup(one)))
       continue
     }
+    // TypeORM reads the columns of an index in the order of their names, and `down` would make it so.
+    for (const index of picture.indices) {
+      const found = entity.state?.indexes.find(({ name }) => name === index.name)
+      if (found?.columns.length === index.columnNames.length) index.columnNames = [...found.columns]
+    }
     const on = { ...entity, queryRunner, picture }
     await refuseLargeTable(on)
     await dropDifferent(on)

@@ -284,6 +284,13 @@ describe('what cannot be changed', () => {
     })
   })
 
+  test('of no rows sends nothing, but for an entity without a unique text', async () => {
+    statements.length = 0
+    expect(await updateOrFail(manager, Page, [])).toEqual([])
+    expect(await rejection(updateOrFail(manager, Owner, []))).toBeInstanceOf(DeclarationError)
+    expect(statements).toEqual([])
+  })
+
   const number1 = { tenant: 't', number: 1 }
   test.each<[string, () => Promise<unknown>, (new (...args: never[]) => Error)?]>([
     [

@@ -61,6 +61,17 @@ async function rows(column = 'number', scope: readonly string[] = ['tenant']): P
     .join(' ')
 }
 
+test('a number that a reverted migration removed has its index as before', async () => {
+  const before = await numbered()
+  await step(before)
+  const index = async (): Promise<unknown[]> =>
+    (await client.query(`select indexdef from pg_indexes where indexdef like '%tenant, number)'`)).rows
+  const found = await index()
+  expect(found).toHaveLength(1)
+  await back(before, await step(await plain()))
+  expect(await index()).toEqual(found)
+})
+
 test('a table with rows is numbered in key order within each scope, there, back and there again', async () => {
   const before = await plain()
   await step(before)

@@ -128,6 +128,16 @@ describe('a number comes with what stores the row', () => {
     expect(run.map(([, number]) => number)).toEqual(UP_TO(5000))
   })
 
+  test('updateOrFail to another scope where the text is taken names no number', async () => {
+    const [from, to] = [tenant(), tenant()]
+    const [, { id }] = await insertOrFail(dataSource.manager, Comment, [
+      { tenant: to, post, text: 'a' },
+      { tenant: from, post, text: 'a' },
+    ])
+    const error = await rejection(updateOrFail(dataSource.manager, Comment, id, { tenant: to }))
+    expect(error).toMatchObject({ taken: [{ property: 'text' }] })
+  })
+
   test('updateOrFail to another scope gives the row with its number there', async () => {
     const [from, to] = [tenant(), tenant()]
     await insertOrFail(dataSource.manager, Comment, { tenant: to, post, text: 'a' })
