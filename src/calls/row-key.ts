@@ -4,7 +4,7 @@ import { kindOf } from '../options'
 import { textsOfKey } from '../registry/name-declarations'
 import type { ColumnMetadata } from '../registry/registry'
 import type { EntityColumns } from './entity-text'
-import { requireKeyValues } from './values'
+import { requireKeyValues, spelling } from './values'
 
 /** The key by which a row is found. */
 export interface RowKey {
@@ -20,7 +20,8 @@ export interface RowKey {
 export function rowKey(columns: EntityColumns, id: unknown): RowKey {
   const criteria = criteriaOf(columns, id)
   const values = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
-  return { criteria, values, identity: JSON.stringify(textsOfKey(values)) }
+  const texts = textsOfKey(values).map((text, index) => spelling(columns, columns.metadata.primaryColumns[index], text))
+  return { criteria, values, identity: JSON.stringify(texts) }
 }
 
 /** @throws DeclarationError unless it holds the whole primary key */

@@ -39,11 +39,11 @@ export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyVal
   const scopes = scope.map((column) => scopeValue(entityText, column, entity))
   const texts = textsOf(entityText, entity)
   const hash = hashOfTexts(table, texts)
-  // The identity consists of the texts that are sent, because a scope may be a BigInt. Scopes that are stored as equal
-  // values can differ here. Texts contain no U+0000. The end shows which texts are NULL, not empty.
+  // The identity consists of the texts that are sent, because a scope may be a BigInt. Texts contain no U+0000. The end
+  // shows which texts are NULL, not empty.
   let nulls = ''
   for (const text of texts) nulls += text === null ? '0' : '1'
-  const sent = scopes.map((value) => parameterText(value))
+  const sent = scopes.map((value, index) => spelling(entityText, scope[index], parameterText(value)))
   // The lists are concatenated at their final length, because growing lists take twice the memory.
   return { key: scopes.concat(texts, hash), hash, identity: sent.concat(texts, nulls).join('\0') }
 }
@@ -365,6 +365,21 @@ export function requireKeyValues({ dataSource: { driver }, metadata }: EntityCol
       `"${column.propertyPath}" of ${metadata.name} must be a value of type ${type}, got ${kindOf(given)}. Give the primary key of a row.`,
     )
   }
+}
+
+/**
+ * Returns one text for all spellings of an integer or a UUID. Values of other types that the server stores as equal can
+ * differ here.
+ */
+export function spelling(
+  { dataSource: { driver } }: Pick<EntityColumns, 'dataSource'>,
+  column: ColumnMetadata | undefined,
+  text: string | null,
+): string | null {
+  const type = column && driver.normalizeType(column)
+  if (type === undefined || text === null || !isOfType(type, text)) return text
+  if (type === 'uuid') return text.replaceAll(/[{}-]/g, '').toLowerCase()
+  return type in BITS ? String(BigInt(text)) : text
 }
 
 /** Checks integers and UUIDs. Only the server knows the values of other types. */

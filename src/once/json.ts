@@ -124,7 +124,9 @@ function writePart(writing: JsonWriting, before: string, step: string | number, 
 const MAX_STEPS_SHOWN = 10
 
 function refuseJson({ what, way }: JsonWriting, kind: string): never {
-  const steps = way.slice(0, MAX_STEPS_SHOWN).map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`))
+  // A key that is no identifier may be data, such as an e-mail address.
+  const shown = (step: string | number): string => (/^[a-z_]\w*$/iu.test(String(step)) ? `.${step}` : '[…]')
+  const steps = way.slice(0, MAX_STEPS_SHOWN).map((step) => (typeof step === 'number' ? `[${step}]` : shown(step)))
   const place = `${steps.join('')}${way.length > MAX_STEPS_SHOWN ? '…' : ''}`
   throw new DeclarationError(
     `JSON cannot represent ${what}: ${place === '' ? 'it' : `"${place.replace(/^\./, '')}"`} is ${kind}. ` +

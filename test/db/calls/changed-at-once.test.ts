@@ -310,6 +310,16 @@ describe('names', () => {
 })
 
 describe('one after another', () => {
+  test('if a row is given in two spellings of its key', async () => {
+    const id = 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'
+    await manager.insert(Fixed, { id, text: null })
+    await updateOrFail(manager, Fixed, [
+      { id: id.toUpperCase(), text: null },
+      { id, text: 'a' },
+    ])
+    expect(await manager.findBy(Fixed, { text: 'a' })).toHaveLength(1)
+  })
+
   test('if a change has SQL, a condition or a row twice', async () => {
     const [, page] = await updateOrFail(manager, [
       [Page, 1, { url: 'http://new.example' }],

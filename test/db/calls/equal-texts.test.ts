@@ -3,13 +3,19 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreateMany, upsertByText } from '../../../src'
 import { findOrCreateStream } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
-import { entity, plain, text, version } from '../../support/entity'
+import { column, entity, plain, text, version } from '../../support/entity'
 
+const Scoped = entity('Scoped', {
+  tenant: column('uuid'),
+  number: column('bigint'),
+  text: text({ scope: ['tenant', 'number'] }),
+  n: column('integer'),
+})
 const Item = entity('Item', { text: text(), n: plain(), m: plain(), version: version() })
 type Item = InstanceType<typeof Item>
 
 const db = useDatabase()
-const dataSource = db.useDataSource([Item])
+const dataSource = db.useDataSource([Item, Scoped])
 const { manager } = dataSource
 
 beforeAll(async () => {
@@ -152,4 +158,21 @@ describe('upsertByText', () => {
     }
     expect(loaded).toEqual(['a', 'b'])
   })
+})
+
+test('upserts of a text follow each other, however its scope is spelled', async () => {
+  const tenant = 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'
+  const scopes = [
+    { tenant, number: '1' },
+    { tenant, number: 1 as never },
+    { tenant: tenant.toUpperCase(), number: '01' },
+    { tenant: `{${tenant.replaceAll('-', '')}}`, number: '+1' },
+  ]
+  for (const one of scopes) {
+    for (const other of scopes) {
+      const inputs = [one, one, other].map((scope, n) => ({ ...scope, text: 'a', n }))
+      await upsertByText(manager, Scoped, inputs)
+      expect(await manager.find(Scoped)).toMatchObject([{ n: 2 }])
+    }
+  }
 })

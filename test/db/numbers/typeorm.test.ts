@@ -130,11 +130,11 @@ describe('a number comes with what stores the row', () => {
 
   test('updateOrFail to another scope where the text is taken names no number', async () => {
     const [from, to] = [tenant(), tenant()]
-    const [, { id }] = await insertOrFail(dataSource.manager, Comment, [
+    const [, other] = await insertOrFail(dataSource.manager, Comment, [
       { tenant: to, post, text: 'a' },
       { tenant: from, post, text: 'a' },
     ])
-    const error = await rejection(updateOrFail(dataSource.manager, Comment, id, { tenant: to }))
+    const error = await rejection(updateOrFail(dataSource.manager, Comment, other?.id ?? 0, { tenant: to }))
     expect(error).toMatchObject({ taken: [{ property: 'text' }] })
   })
 

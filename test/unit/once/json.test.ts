@@ -61,6 +61,7 @@ test.each<[unknown, string]>([
   [Object.assign([], { length: 2 }), 'it is an array with holes or properties'],
   ['ab'.match(/b/), 'it is an array with holes or properties'],
   [{ at: new Date(0) }, '"at" is an instance of Date'],
+  [{ by: { 'ann@example.com': [new Date(0)] } }, '"by[…][0]" is an instance of Date'],
   [new Map([[1, 2]]), 'it is an instance of Map'],
   [new Set(), 'it is an instance of Set'],
   [Buffer.from('a'), 'it is an instance of Buffer'],
