@@ -80,7 +80,7 @@ function refuseForeignWork(target: Target): void {
   if (check) {
     throw unsupportedChange(
       target,
-      `the check ${quote(check.name)} stands on ${quote(table.number)}, as that of a text with guard: false does`,
+      `the check ${quote(check.name)} is on ${quote(table.number)}, as that of a text with guard: false does`,
       'Give it its guard by a migration that changes nothing else.',
     )
   }

@@ -89,7 +89,7 @@ export function nestedCall(
   if (entityText.metadata.relations.filter(covers).length === countNamed(relations))
     return { ...call, covers, load: requested }
   throw new DeclarationError(
-    `relations: 'findOrCreate' stands for a relation of ${entityText.metadata.name} itself, and for all that is nested in ` +
+    `relations: 'findOrCreate' applies to a relation of ${entityText.metadata.name} itself, and to everything that is nested in ` +
       `it. Name these only: { relation: 'findOrCreate' }.`,
   )
 }

@@ -169,6 +169,8 @@ function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMeta
   if (column.isGenerated || column.generatedType !== undefined) return 'the database generates it'
   if (column.isCreateDate) return 'it is the creation date'
   if (column.isVersion) return 'every update increments it'
-  if (column.isDiscriminator) return 'it is the discriminator, which says the class of the row'
-  return column.isInsert && column.isUpdate ? undefined : 'its column says "insert: false" or "update: false"'
+  if (column.isDiscriminator) return 'it is the discriminator, which determines the class of the row'
+  return column.isInsert && column.isUpdate
+    ? undefined
+    : 'its column is declared with "insert: false" or "update: false"'
 }

@@ -97,7 +97,7 @@ function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: Obje
     const unique = `"${entityText.declaration.name}" of ${entityText.metadata.name} is unique within "${propertyPath}"`
     throw new DeclarationError(
       typeof value === 'function'
-        ? `${unique}, and a function does not tell who else holds the text there. Give a value.`
+        ? `${unique}, and a function does not show who holds the text there. Give a value.`
         : `${unique}. Give its value.`,
     )
   }

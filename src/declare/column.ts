@@ -143,7 +143,7 @@ export function declareColumn(
     throw new DeclarationError(
       column[TEXT_MARK] === decorator
         ? `${where}: it is declared twice. Remove one of them.`
-        : `${where}: ${String(column[TEXT_MARK])} stands on it too, and a property has one of them. A name that is ` +
+        : `${where}: ${String(column[TEXT_MARK])} is on it too, and a property can have only one of them. A name that is ` +
             `unique in its whole namespace needs @UniqueName() alone. Remove one of them.`,
     )
   }

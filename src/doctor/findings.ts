@@ -32,7 +32,7 @@ export const CODES = {
   ],
   'text.twiceNormalized': [
     'error',
-    'These texts become equal when they are normalized. Where no guard stands, typeorm-unique-text adopt --merge oldest --list merge.jsonl makes one row of each group. Where one stands, do the same after typeorm-unique-text abandon, or merge the rows by hand (docs/adopting.md).',
+    'These texts become equal when they are normalized. If the guard is missing, typeorm-unique-text adopt --merge oldest --list merge.jsonl makes one row of each group. Where one stands, do the same after typeorm-unique-text abandon, or merge the rows by hand (docs/adopting.md).',
   ],
   'text.unnormalized': [
     'error',
@@ -66,7 +66,7 @@ export const CODES = {
     'Give the named row of each chain the flag, with session_replication_role = replica. Until then adopt --merge leaves the chain out.',
   ],
   'chain.number': ['error', 'Give the rows of each chain the numbers 0, 1, 2 …, then make the unique index.'],
-  'chain.collision': ['information', 'Different texts of equal hash live side by side. No action is needed.'],
+  'chain.collision': ['information', 'Different texts have the same hash, and all are stored. No action is needed.'],
   'name.missing': [
     'error',
     'Change each of these names to another one and back, by two UPDATEs: the second takes the name, or fails and names the row that has it. Where the data of the whole table of names is lost, follow docs/backup-and-restore.md.',
@@ -79,7 +79,7 @@ export const CODES = {
   'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],
   'count.wrong': [
     'error',
-    'Run the command recount, or recount() of typeorm-unique-text/numbers: it counts the rows of each scope anew.',
+    'Run the command recount, or recount() of typeorm-unique-text/numbers: it counts the rows of each scope again.',
   ],
   'rows.unreadable': [
     'error',

@@ -172,7 +172,7 @@ function resolveNumber(attached: Attached, raw: RawNumber): NumberDeclaration {
   const { index, metadata, where } = attached
   if (metadata.tableType === 'entity-child' || !isOrExtends(metadata.target, index.target)) {
     throw new DeclarationError(
-      `${where}: it stands on a class that shares its table with others, whose rows have no such number. ` +
+      `${where}: it is declared on a class that shares its table with others, whose rows have no such number. ` +
         `Declare it on the class that has the @Entity and the @TableInheritance.`,
     )
   }

@@ -443,7 +443,7 @@ describe('refused before any SQL', () => {
   test.each([
     ['a name that is no relation', { autor: 'findOrCreate' }, /Book has no relation "autor"/],
     ['a word that is misspelt', 'findOrCreat', /relations must be 'findOrCreate', an object/],
-    ['a relation of a relation', { author: { agent: 'findOrCreate' } }, /stands for a relation of Book itself/],
+    ['a relation of a relation', { author: { agent: 'findOrCreate' } }, /applies to a relation of Book itself/],
   ])('%s in the option', async (_, relations, message) => {
     const call = findOrCreate(manager, Book, { title: 'x' }, { relations } as object)
     await expect(call).rejects.toThrow(message)

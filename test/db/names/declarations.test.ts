@@ -71,7 +71,7 @@ describe('one normalizer for a namespace', () => {
 })
 
 test('a unique text and a name on one property are refused, in either order', () => {
-  const message = /stands on it too.*Remove one of them/
+  const message = /is on it too.*Remove one of them/
   expect(() => {
     class First {
       @UniqueText() @UniqueName({ namespace: 'handle' }) handle!: string
