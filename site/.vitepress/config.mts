@@ -44,7 +44,7 @@ const sidebar = [
       page('Options', 'options'),
       page('Errors', 'errors'),
       page('Guarantees and limits', 'guarantees'),
-      page('Permissions and errors', 'security'),
+      page('Permissions', 'security'),
       page('Platforms', 'platforms'),
       { text: 'API', link: '/site/api/' },
       { text: 'Changelog', link: '/CHANGELOG' },
