@@ -1,8 +1,8 @@
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
-import fastify, { type FastifyError, type FastifyInstance } from 'fastify'
+import fastify, { type FastifyInstance } from 'fastify'
 import { type DataSource, MoreThan } from 'typeorm'
-import { findOrCreate, httpStatusOf, insertOrFail, TextTakenError } from 'typeorm-unique-text'
+import { findOrCreate, httpStatusOf, insertOrFail, TextTakenError, UniqueTextError } from 'typeorm-unique-text'
 import { findHolder, rename } from 'typeorm-unique-text/names'
 import { once } from 'typeorm-unique-text/once'
 import { findOrCreateStream } from 'typeorm-unique-text/stream'
@@ -110,11 +110,11 @@ export function buildApp(dataSource: DataSource): FastifyInstance {
     })
   }
 
-  // Also 404 for TypeORM's EntityNotFoundError, which has no code.
-  app.setErrorHandler<FastifyError>((error, _request, reply) => {
+  app.setErrorHandler((error, _request, reply) => {
     const status = httpStatusOf(error) ?? 500
     if (status === 500) throw error
-    const { code, message } = error
+    // The message of TypeORM's EntityNotFoundError (404) contains what was looked up.
+    const { code, message } = error instanceof UniqueTextError ? error : { code: 'NOT_FOUND', message: 'no such row' }
     const taken = error instanceof TextTakenError ? error.taken.map(({ property }) => property) : undefined
     return reply.status(status).send({ code, message, taken })
   })

@@ -118,7 +118,8 @@ describe('invoices', () => {
 test('a row that no longer exists is not found', async () => {
   const own = buildApp(dataSource)
   own.get('/', async () => await rename(dataSource.manager, Tenant, 99, { handle: 'nobody' }))
-  expect(await own.inject('/')).toMatchObject({ statusCode: 404 })
+  const { statusCode, body } = await own.inject('/')
+  expect([statusCode, JSON.parse(body)]).toEqual([404, { code: 'NOT_FOUND', message: 'no such row' }])
   await own.close()
 })
 
