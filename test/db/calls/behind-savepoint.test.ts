@@ -240,23 +240,6 @@ test('whoever puts one in front of query() while a savepoint is set stays there,
   })
 })
 
-test('a call that waits its turn stores nothing once the transaction is rolled back', async () => {
-  const other = await db.client()
-  await other.query('BEGIN')
-  await other.query(`INSERT INTO page (url) VALUES ('first')`)
-  const runner = dataSource.createQueryRunner()
-  await runner.startTransaction()
-  const first = findOrCreate(runner.manager, Page, { url: 'first' }).catch(() => undefined)
-  await untilBlocked(observer)
-  const second = rejection(findOrCreate(runner.manager, Page, { url: 'second' }))
-  const rolledBack = runner.rollbackTransaction()
-  await other.query('ROLLBACK')
-  await Promise.all([first, rolledBack])
-  expect(await second).toBeInstanceOf(TransactionAbortedError)
-  await runner.release()
-  expect((await observer.query('SELECT FROM page')).rowCount).toBe(0)
-})
-
 describe("a single call in the caller's transaction", () => {
   test('takes one round trip for a miss and for a hit, and no savepoint', async () => {
     await dataSource.transaction(async (manager) => {

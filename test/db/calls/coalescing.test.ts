@@ -656,16 +656,6 @@ describe('option coalesce', () => {
   })
 })
 
-describe.each([1, 2])('with a pool of %i', (poolSize) => {
-  test('every one of many callers is answered', async () => {
-    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize })
-    const urls = Array.from({ length: 64 }, (_, index) => `pool of ${poolSize}, ${index % 20}`)
-    const results = await all(...urls.map((url) => findOrCreate(own.manager, Page, { url })))
-    expect(results.map(({ entity }) => entity.url)).toEqual(urls)
-    expect(results.filter(({ created }) => created)).toHaveLength(20)
-  })
-})
-
 test('callers that hold connections of a small pool are answered', async () => {
   const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 4 })
   await findOrCreate(own.manager, Page, { url: 'a' })

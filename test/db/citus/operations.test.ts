@@ -33,6 +33,7 @@ import { fewHashes } from '../../support/digests'
 import { hasCitus, useCluster } from '../../support/citus'
 import { citusPages } from '../../support/citus-pages'
 import { entity } from '../../support/entity'
+import { gatePart } from '../../support/gate-part'
 
 /** Five hashes, so that most texts meet another in a chain. */
 const digest = fewHashes(5)
@@ -113,7 +114,11 @@ describe.runIf(hasCitus)('on a cluster', () => {
     { entity: OfTenant, title: 'in a schema for a tenant' },
     { entity: KeptLocal, title: 'kept local by Citus' },
   ]
-  const places = tables.flatMap((table) => [0, 1].map((node) => ({ ...table, node })))
+  /** In the gate every other table is asked through a worker. */
+  const places = gatePart(
+    2,
+    tables.flatMap((table, index) => [index % 2, (index + 1) % 2].map((node) => ({ ...table, node }))),
+  )
 
   test('a distributed schema holds its table', async () => {
     const rows = await nodes[0]?.query(

@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
 import { fewHashes } from '../../support/digests'
 import { chainFaults, hasCitus, useCluster } from '../../support/citus'
+import { gatePart } from '../../support/gate-part'
 
 const digest = fewHashes(3)
 const TEXTS = 12
@@ -42,7 +43,7 @@ describe.runIf(hasCitus)('through all nodes at once', () => {
   const levels = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const
   const cases = [ByHash, ByScope].flatMap((entity) => levels.map((level) => ({ entity, level, name: entity.name })))
 
-  test.each(cases)(
+  test.each(gatePart(2, cases))(
     '$name at $level holds no text twice, and no chain without its anchor',
     async ({ entity, level }) => {
       const random = (below: number): number => Math.floor(Math.random() * below)

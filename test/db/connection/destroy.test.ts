@@ -30,9 +30,12 @@ interface Driver {
 
 const driverOf = ({ driver }: DataSource): Driver => driver as unknown as Driver
 
+// It makes the tables. No call of the tests comes to do anything.
+db.useDataSource([Page, OnceToken], { emptied: false })
+
 /** A pool on which the tables were found ready. */
 async function open(max: number, options: Parameters<typeof db.dataSource>[1] = {}): Promise<DataSource> {
-  const dataSource = await db.dataSource([Page, OnceToken], { dropSchema: true, extra: { max }, ...options })
+  const dataSource = await db.dataSource([Page, OnceToken], { synchronize: false, extra: { max }, ...options })
   await findOrCreate(dataSource.manager, Page, { url: 'first' })
   await once(dataSource.manager, 'first', () => 1)
   return dataSource

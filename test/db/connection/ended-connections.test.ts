@@ -79,19 +79,6 @@ async function lose(runner: QueryRunner, code: string): Promise<void> {
 describe.each(Object.entries(ALL_CALLS))('%s', (name, call) => {
   const isEvery = EVERY_FORM.includes(name)
 
-  test.each(isEvery ? [true, false] : [false])(
-    'ends with an error if it waits for the pool at destroy(), logged: %s',
-    async (logging) => {
-      const small = await db.dataSource(ENTITIES, { poolSize: 1, synchronize: false, logging, logger: 'debug' })
-      const holding = small.createQueryRunner()
-      await holding.connect()
-      const waiting = rejection(call(small.manager, text()))
-      while (poolOf(small).waitingCount === 0) await tick()
-      await small.destroy()
-      expect(await waiting).toBeInstanceOf(Error)
-    },
-  )
-
   test('says that its backend was terminated between the pool and its first statement', async () => {
     const mine = text()
     await call(dataSource.manager, text())

@@ -96,17 +96,6 @@ describe.each(Object.keys(calls))('%s outside a transaction', (name) => {
     await call(dataSource)
     expect(connected).toBeGreaterThan(0)
   })
-
-  test('that waits ends with an error when the DataSource is destroyed, which waits for nothing', async () => {
-    const dataSource = await open()
-    const holder = await db.client()
-    await holder.query('BEGIN; LOCK TABLE page')
-    const failed = rejection(call(dataSource))
-    await untilOneWaits(holder)
-    await dataSource.destroy()
-    expect(await failed).toMatchObject({ message: 'Connection terminated' })
-    await holder.query('ROLLBACK')
-  })
 })
 
 async function untilOneWaits(observer: Client): Promise<void> {
@@ -117,21 +106,6 @@ async function untilOneWaits(observer: Client): Promise<void> {
     waiting = rowCount ?? 0
   }
 }
-
-test('a call on a full pool waits for its turn, and gets what connectionTimeoutMillis says', async () => {
-  const dataSource = await open({ extra: { max: 1 } })
-  const { master } = driverOf(dataSource)
-  const client = await master.connect()
-  // Only now: it counts for a new connection too, which takes its time on a busy machine.
-  master.options.connectionTimeoutMillis = 50
-  expect(await rejection(calls['findOrCreate']?.(dataSource) ?? fail())).toMatchObject({
-    message: 'timeout exceeded when trying to connect',
-  })
-  master.options.connectionTimeoutMillis = 0
-  const waiting = calls['findOrCreate']?.(dataSource)
-  client.release()
-  expect(await waiting).toMatchObject({ created: false })
-})
 
 test('an error is logged by a logger that logs errors only, and the pool has its connection again', async () => {
   const dataSource = await open({ logging: ['error'], logger: 'simple-console' })

@@ -2,7 +2,6 @@ import type { Client } from 'pg'
 import type { DataSource, EntityManager } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany } from '../../../src'
-import { hash } from 'node:crypto'
 import { useFaultServer } from '../../support/fault-server'
 import { driverError, expectAtRest, openDataSource, openLedger, Page, poolOf, rejection } from '../../support/ledger'
 import { type ConnectionFault, type Proxy, startProxy } from '../../support/proxy'
@@ -132,66 +131,11 @@ describe.each(callNames)('%s whose connection is cut', (name) => {
     for (const row of rows) ledger.acknowledge(Page, row)
     await expectSettledBy(async () => await call(dataSource.manager, url), url)
   })
-
-  test('is ended by pg_terminate_backend with 57P01, and is settled by finding again', async () => {
-    const url = `${name}, terminated`
-    const error = await whileItWaits(url, 'pg_terminate_backend', async () => await call(dataSource.manager, url))
-    expect(driverError(error)).toBe('57P01')
-    await expectSettledBy(async () => await call(dataSource.manager, url), url)
-  })
-
-  test('is ended by pg_terminate_backend in the transaction of the caller, which stores nothing', async () => {
-    const url = `${name}, terminated inside`
-    const work = async () =>
-      await dataSource.transaction(async (manager) => [
-        (await findOrCreate(manager, Page, { url: `${url} 1` })).entity,
-        ...(await call(manager, url)),
-      ])
-    const error = await whileItWaits(url, 'pg_terminate_backend', work)
-    expect(driverError(error)).toBe('57P01')
-    await expectAtRest(dataSource, observer)
-    expect(await rowsWith(url)).toBe(0)
-    await expectSettledBy(work, url)
-  })
-
-  test('is cancelled by pg_cancel_backend with 57014, and keeps its connection', async () => {
-    const url = `${name}, cancelled`
-    const before = await backendsInPool()
-    const error = await whileItWaits(url, 'pg_cancel_backend', async () => await call(dataSource.manager, url))
-    expect(driverError(error)).toBe('57014')
-    expect(await backendsInPool()).toEqual(before)
-    await expectSettledBy(async () => await call(dataSource.manager, url), url)
-  })
 })
 
 /** The pool hears of a connection's end as of anything else: by and by. */
 const expectNoIdleConnection = async (): Promise<void> =>
   await vi.waitFor(() => expect(poolOf(dataSource).totalCount).toBe(0))
-
-const backendsInPool = async (): Promise<unknown[]> =>
-  (
-    await observer.query(
-      `select pid from pg_stat_activity where application_name = 'unique-text-faults' order by backend_start`,
-    )
-  ).rows
-
-/** Holds the text in an open transaction of another session, so that the call waits; then ends what waits. */
-async function whileItWaits(url: string, by: string, call: () => Promise<unknown>): Promise<unknown> {
-  const holder = await server().client()
-  await holder.query('begin')
-  await holder.query('insert into page (url, "urlHash") values ($1, $2)', [url, hash('md5', url)])
-  const failed = rejection(call())
-  for (let ended = 0; ended === 0;) {
-    const { rowCount } = await observer.query(
-      `select ${by}(pid) from pg_stat_activity where application_name = 'unique-text-faults' and wait_event_type = 'Lock'`,
-    )
-    ended = rowCount ?? 0
-  }
-  ledger.fault()
-  const error = await failed
-  await holder.query('rollback')
-  return error
-}
 
 test('connections that are cut while they are idle are replaced', async () => {
   await Promise.all(Array.from({ length: 4 }, async () => await dataSource.query('select pg_sleep(0.05)')))

@@ -125,12 +125,6 @@ test('work that asks for its own token by way of code from outside is told so, a
   expect(await paid()).toEqual(['once'])
 })
 
-test('removeExpiredTokens leaves the token of the work that calls it', async () => {
-  const { answer } = await once(dataSource.manager, 'token', (manager) => removeExpiredTokens(manager))
-  expect(answer).toBe(0)
-  expect(await once(dataSource.manager, 'token', () => 1)).toEqual({ answer: 0, replayed: true })
-})
-
 describe('forgetToken', () => {
   test('lets the next call run its own work, and says whether there was a token', async () => {
     await once(dataSource.manager, 'token', pay('first'))

@@ -1,14 +1,6 @@
 import type { DataSource } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
-import {
-  DeclarationError,
-  findOrCreate,
-  insertOrFail,
-  TextRejectedError,
-  TextTakenError,
-  TransactionAbortedError,
-  updateOrFail,
-} from '../../../src'
+import { DeclarationError, findOrCreate, TextRejectedError } from '../../../src'
 import { once, OnceToken, TokenReusedError } from '../../../src/once'
 import { useDatabase } from '../../support/database'
 import { column, entity, text } from '../../support/entity'
@@ -45,12 +37,6 @@ test('the work runs once, and a repeated call gives its answer and says that it 
   expect(await dataSource.getRepository(Account).count()).toBe(1)
 })
 
-test('another token runs its own work', async () => {
-  await once(dataSource.manager, 'one', create('a'))
-  expect((await once(dataSource.manager, 'two', create('b'))).replayed).toBe(false)
-  expect(runs).toBe(2)
-})
-
 test('work that throws leaves no token, nothing that it wrote, and its own error', async () => {
   const failure = new Error('no money')
   const work = async (manager: DataSource['manager']): Promise<never> => {
@@ -72,15 +58,6 @@ test('work that hides an error of the database leaves no token', async () => {
   expect(await rejection(once(dataSource.manager, 'token', work))).toMatchObject({ driverError: { code: '25P02' } })
   expect(await tokens()).toEqual([])
   expect(await dataSource.getRepository(Account).count()).toBe(0)
-})
-
-test('work that rolls back its own transaction is refused, and leaves no token', async () => {
-  const work = async ({ queryRunner }: DataSource['manager']): Promise<string> => {
-    await queryRunner?.rollbackTransaction()
-    return 'done'
-  }
-  expect(await rejection(once(dataSource.manager, 'token', work))).toBeInstanceOf(TransactionAbortedError)
-  expect(await tokens()).toEqual([])
 })
 
 test('work that rolls back a transaction within its own goes on', async () => {
@@ -179,44 +156,6 @@ describe('a token', () => {
     expect(await once(dataSource.manager, other, () => 2)).toEqual({ answer: 2, replayed: false })
     expect(await once(dataSource.manager, one, () => 3)).toEqual({ answer: 1, replayed: true })
     expect(await once(dataSource.manager, other, () => 3)).toEqual({ answer: 2, replayed: true })
-  })
-})
-
-describe('several unique texts', () => {
-  test('are taken all or none: the error lists every taken text, and the token is gone', async () => {
-    const one = await insertOrFail(dataSource.manager, Account, { email: 'a', handle: 'b' })
-    const other = await insertOrFail(dataSource.manager, Account, { email: 'c', handle: 'd' })
-    const error = await rejection(
-      once(dataSource.manager, 'token', async (manager) => {
-        await manager.increment(Account, { id: one.id }, 'balance', 5)
-        return (await insertOrFail(manager, Account, { email: 'a', handle: 'd' })).id
-      }),
-    )
-    expect(error).toBeInstanceOf(TextTakenError)
-    expect(error).toMatchObject({
-      taken: [
-        { property: 'email', id: { id: one.id } },
-        { property: 'handle', id: { id: other.id } },
-      ],
-    })
-    expect(await tokens()).toEqual([])
-    expect(await dataSource.getRepository(Account).findOneBy({ id: one.id })).toMatchObject({ balance: 0 })
-  })
-
-  test('are changed all or none', async () => {
-    const one = await insertOrFail(dataSource.manager, Account, { email: 'a', handle: 'b' })
-    await insertOrFail(dataSource.manager, Account, { email: 'c', handle: 'd' })
-    const change = (email: string, handle: string) =>
-      once(dataSource.manager, 'token', async (manager) => {
-        const { id } = await updateOrFail(manager, Account, one.id, { email, handle })
-        return { id }
-      })
-    const error = await rejection(change('c', 'd'))
-    expect((error as TextTakenError).taken.map(({ property }) => property)).toEqual(['email', 'handle'])
-    expect(await tokens()).toEqual([])
-    expect(await change('e', 'f')).toEqual({ answer: { id: one.id }, replayed: false })
-    expect(await change('g', 'h')).toEqual({ answer: { id: one.id }, replayed: true })
-    expect(await dataSource.getRepository(Account).findOneBy({ id: one.id })).toMatchObject({ email: 'e', handle: 'f' })
   })
 })
 
