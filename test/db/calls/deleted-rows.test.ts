@@ -19,7 +19,7 @@ import { useDatabase } from '../../support/database'
 import { deleteDate, entity, text } from '../../support/entity'
 
 const db = useDatabase()
-const client = db.useClient({ emptied: true })
+const client = db.useClient()
 
 @Entity()
 class Page extends BaseEntity {
@@ -31,9 +31,10 @@ class Page extends BaseEntity {
   @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
 }
 
+const dataSource = db.useDataSource([Page])
+
 /** A table with the pages `a`, deleted softly, and `b`. */
 async function pages(): Promise<DataSource> {
-  const dataSource = await db.dataSource([Page])
   await dataSource.manager.save(Page, [
     { url: 'a', title: 'first' },
     { url: 'b', title: 'second' },
@@ -128,7 +129,7 @@ describe('a softly deleted row that holds the text', () => {
   })
 
   test('is known to be deleted where the delete date is not selected', async () => {
-    @Entity('page')
+    @Entity('silent')
     class Silent {
       @PrimaryColumn({ type: 'text' }) key!: string
       @UniqueText() url!: string
@@ -172,8 +173,8 @@ describe('a softly deleted row that holds the text', () => {
 })
 
 describe('the option is refused', () => {
-  const Without = entity('Without', { url: text() }, { name: 'page' })
-  const Ignoring = entity('Ignoring', { url: text({ ignoreDeleted: true }), deletedAt: deleteDate() }, { name: 'page' })
+  const Without = entity('Without', { url: text() })
+  const Ignoring = entity('Ignoring', { url: text({ ignoreDeleted: true }), deletedAt: deleteDate() })
 
   test.each([
     [Without, /@DeleteDateColumn/],
@@ -194,7 +195,7 @@ describe('the option is refused', () => {
   })
 
   test('with another value', async () => {
-    const { manager } = await db.dataSource([Page])
+    const { manager } = dataSource
     const options = { deleted: 'undelete' as 'restore' }
     await expect(findOrCreate(manager, Page, { url: 'a' }, options)).rejects.toThrow(
       'deleted must be one of return, restore, throw',
