@@ -10,6 +10,8 @@ import { rejection } from '../../support/ledger'
 const Page = entity('Page', { url: text(), title: column('varchar', { length: 3, nullable: true }) })
 
 const db = useDatabase()
+// It makes the tables, and empties them before each test.
+db.useDataSource([Page, OnceToken])
 
 /** The object as whoever has it sees it, without one of its properties; its own code still has it. */
 function hide(object: object, hidden: string, parts: ReadonlyMap<string, object> = new Map()): object {
@@ -112,13 +114,13 @@ test.each([
   ['connection', 'sync'],
 ] as const)('without what pg does not document, every call goes its ordinary way: %s.%s', async (part, hidden) => {
   const extra = { max: 3, Client: clientWithout(part, hidden) }
-  await requireAll(await db.dataSource([Page, OnceToken], { dropSchema: true, extra }))
+  await requireAll(await db.dataSource([Page, OnceToken], { synchronize: false, extra }))
 })
 
 test.each(['idleCount', 'totalCount', 'waitingCount', 'options'])(
   'nor does the pool have to tell of itself: %s',
   async (name) => {
-    const dataSource = await db.dataSource([Page, OnceToken], { dropSchema: true, extra: { max: 3 } })
+    const dataSource = await db.dataSource([Page, OnceToken], { synchronize: false, extra: { max: 3 } })
     const driver = dataSource.driver as unknown as { master: object }
     driver.master = hide(driver.master, name)
     await requireAll(dataSource)
@@ -126,7 +128,7 @@ test.each(['idleCount', 'totalCount', 'waitingCount', 'options'])(
 )
 
 test.each(['defaults', 'types'])('nor the module of pg: %s', async (name) => {
-  const dataSource = await db.dataSource([Page, OnceToken], { dropSchema: true, extra: { max: 3 } })
+  const dataSource = await db.dataSource([Page, OnceToken], { synchronize: false, extra: { max: 3 } })
   const driver = dataSource.driver as unknown as { postgres: object }
   driver.postgres = hide(driver.postgres, name)
   await requireAll(dataSource)

@@ -11,9 +11,12 @@ const db = useDatabase()
 
 const Page = entity('Page', { url: text(), title: column('varchar', { length: 10, nullable: true }) })
 
+// It makes the tables, and empties them before each test.
+db.useDataSource([Page])
+
 /** A pool of one connection, on which the table was found ready. */
 async function open(options: Parameters<typeof db.dataSource>[1] = {}): Promise<DataSource> {
-  const dataSource = await db.dataSource([Page], { dropSchema: true, extra: { max: 1 }, ...options })
+  const dataSource = await db.dataSource([Page], { synchronize: false, extra: { max: 1 }, ...options })
   await findOrCreate(dataSource.manager, Page, { url: 'first' })
   return dataSource
 }

@@ -21,9 +21,12 @@ class Page {
   @Column({ type: 'jsonb', nullable: true }) more!: unknown
 }
 
+// It makes the tables, and empties them before each test.
+db.useDataSource([Page])
+
 /** A pool of one connection. */
 const open = async (extra: object = {}): Promise<DataSource> =>
-  await db.dataSource([Page], { dropSchema: true, extra: { max: 1, ...extra } })
+  await db.dataSource([Page], { synchronize: false, extra: { max: 1, ...extra } })
 
 /** That of the pool. */
 async function clientOf(dataSource: DataSource): Promise<Client> {
