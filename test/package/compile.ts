@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { gatePart } from '../support/gate-part'
 import {
   type CommandResult,
   type Installation,
@@ -40,9 +41,12 @@ const MODES_OF: Readonly<Record<CompilerVersion, readonly Mode[]>> = {
   '7.0': ['node16 CommonJS', 'node16 ESM', 'nodenext CommonJS', 'nodenext ESM', 'bundler'],
 }
 
-export const COMBINATIONS: readonly { readonly version: CompilerVersion; readonly mode: Mode }[] = (
-  Object.keys(MODES_OF) as CompilerVersion[]
-).flatMap((version) => MODES_OF[version].map((mode) => ({ version, mode })))
+/** In the gate the oldest and the newest. This repository and the recipes of the documents are compiled with 6.0. */
+const VERSIONS = gatePart(2, ['5.4', '5.9', '7.0', '6.0'] as const)
+
+export const COMBINATIONS: readonly { readonly version: CompilerVersion; readonly mode: Mode }[] = VERSIONS.flatMap(
+  (version) => MODES_OF[version].map((mode) => ({ version, mode })),
+)
 
 /** A project of the TypeScript fixture, compiled into `dist`. */
 export interface Compiled {
