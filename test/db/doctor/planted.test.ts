@@ -85,6 +85,7 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
       'Scoped.note check.different',
     ],
     ['no index', `drop index {index page}`, 'Page.url index.missing'],
+    ['an index over another column', INDEX('page', 'unique', '(title)'), 'Page.url index.different'],
     ['an index that is not unique', INDEX('page', '', '("urlHash", "urlHashNumber")'), 'Page.url index.different'],
     [
       'an index with a condition',
