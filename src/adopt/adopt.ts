@@ -7,7 +7,6 @@ import { literal, qualified, quote } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
 import { bytewise, field, isLive, tableName } from '../sql/text-table'
 import { chainFields, isOfChain } from './chains'
-import { parseRows } from './exact-json'
 import { migrationToFake } from './fake'
 import { guardedAs } from './guarded'
 import {
@@ -252,6 +251,6 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
     groups: Number(row?.groups),
     surplus: Number(row?.surplus),
     largest: Number(row?.largest),
-    first: parseRows(row?.first ?? '[]', 3) as ObjectLiteral[][],
+    first: JSON.parse(row?.first ?? '[]') as ObjectLiteral[][],
   }
 }

@@ -6,7 +6,6 @@ import { quote } from '../sql/identifier'
 import { isBusyError, isRowError, serverError } from '../sql/sqlstate'
 import { bytewise, field, isLive, tableName } from '../sql/text-table'
 import { chainFields, isOfChain } from './chains'
-import { parseRows } from './exact-json'
 import { MergeList } from './merge-list'
 import { findReferences, holds, MergeStatements, type Reference } from './merge-references'
 import {
@@ -389,7 +388,7 @@ async function leaveRows({ session, on, left }: MergeRun, places: readonly strin
     `SELECT ${key('k')} AS row, ${key('p')} AS kept FROM ${worklistOf(on)} AS w WHERE ${isPlace(places)} ORDER BY w.place`,
   )
   for (const { row, kept } of rows)
-    left.push({ row: parseRows(row, 1) as ObjectLiteral, kept: parseRows(kept, 1) as ObjectLiteral, reason })
+    left.push({ row: JSON.parse(row) as ObjectLiteral, kept: JSON.parse(kept) as ObjectLiteral, reason })
   await session.query(dropPlaces(on, places))
 }
 

@@ -4,7 +4,6 @@ import { literal, quote, unnest } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { bytewise, field, hashExpression, tableName, textIsNull } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
-import { parseRows } from './exact-json'
 import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
 import { KEYS_NAMED, ownConstraint } from './refusals'
@@ -323,7 +322,7 @@ export async function refusedRows(
     `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
       `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${KEYS_NAMED}`,
   )
-  const rejected = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
+  const rejected = rows.map(({ key, reason }) => ({ key: JSON.parse(key) as ObjectLiteral, reason }))
   return { rejected, rejectedTotal: Number(rows[0]?.total ?? 0) }
 }
 

@@ -38,12 +38,19 @@ export const objectOf = (on: AdoptedTable, suffix: string): string => qualified(
 /** The table's own rows, as `t`. */
 export const own = ({ table }: AdoptedTable): string => `ONLY ${tableName(table)} AS t`
 
+/** A value as jsonb. A number that JavaScript might round is a string, as the driver returns a `bigint`. */
+function exactJson(value: string): string {
+  const json = `pg_catalog.to_jsonb(${value})`
+  const isLong = `pg_catalog.jsonb_typeof(${json}) OPERATOR(pg_catalog.=) 'number' AND pg_catalog.length(${json}::pg_catalog.text) OPERATOR(pg_catalog.>) 15`
+  return `CASE WHEN ${isLong} THEN pg_catalog.to_jsonb(${json}::pg_catalog.text) ELSE ${json} END`
+}
+
 /** The key of a row as jsonb. @param part a part of the key, as SQL */
 export const keyAsJson = (
   { primary }: AdoptedTable,
   part: (name: string, index: number) => string = (name) => field('t', name),
 ): string => {
-  const members = primary.map((name, index) => `${literal(name)}::pg_catalog.text, ${part(name, index)}`)
+  const members = primary.map((name, index) => `${literal(name)}::pg_catalog.text, ${exactJson(part(name, index))}`)
   return `pg_catalog.jsonb_build_object(${members.join(', ')})`
 }
 

@@ -20,7 +20,6 @@ import {
   TEXT_BATCH,
   writeNumbers,
 } from './chains'
-import { parseRows } from './exact-json'
 import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import type { AdoptStep, PlannedStep } from './options'
 import {
@@ -360,7 +359,7 @@ async function refuseNulls({ query }: AdoptSession, target: Target): Promise<voi
       `Rows of ${tableName(table)} hold NULL in ${quote(column)}. Give them a value or delete them, or declare the ` +
         `property nullable. --json prints the keys of the first.`,
       undefined,
-      rows.map(({ key }) => parseRows(key, 1) as ObjectLiteral),
+      rows.map(({ key }) => JSON.parse(key) as ObjectLiteral),
     )
   }
 }

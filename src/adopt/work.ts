@@ -55,7 +55,7 @@ export interface AdoptRun {
 
 /** A row whose text is refused. */
 export interface RefusedRow {
-  /** Its primary key, by the columns' names in the database; a number that JavaScript would round is a string. */
+  /** Its primary key, by the columns' names in the database; a number of more than 15 characters is a string. */
   readonly key: ObjectLiteral
   /** Why the normalizer refused the text. */
   readonly reason: string
