@@ -1,5 +1,5 @@
 import { DeclarationError } from '../errors'
-import type { Query } from '../sql/catalog'
+import { namesOf, type Query, readJson } from '../sql/catalog'
 import { literal, quote } from '../sql/identifier'
 import { EQUALS, field, tableName } from '../sql/text-table'
 import { isTrustedBy } from '../sql/trigger-set'
@@ -34,15 +34,11 @@ type Found = Omit<Reference, 'obstacle'> & {
   readonly alike?: readonly string[]
 }
 
-const columnsOf = (table: string, columns: string): string =>
-  `(SELECT coalesce(pg_catalog.jsonb_agg(a.attname ORDER BY k.i), '[]') FROM pg_catalog.unnest(${columns}) WITH ORDINALITY AS k (n, i)
-      JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) ${table} AND a.attnum OPERATOR(pg_catalog.=) k.n)`
-
 /** The members of a `Found` about the referring table `r` in the schema `n`. */
-const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', ${columnsOf(
-  'r.oid',
+const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', (SELECT ${namesOf(
   `(SELECT p.conkey FROM pg_catalog.pg_constraint AS p WHERE p.conrelid OPERATOR(pg_catalog.=) r.oid AND p.contype OPERATOR(pg_catalog.=) 'p')`,
-)},
+  'r.oid',
+)}),
         'inherited', r.relkind OPERATOR(pg_catalog.=) 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),
         'followed', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_constraint AS f
           JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) f.confrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.confkey)
@@ -53,11 +49,11 @@ const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', ${columnsOf(
 /** Finds the foreign keys that refer to the table $1: of any action, a partition's only as its parent's. */
 const FIND_FOREIGN_KEYS = `SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(${REFERRING},
         'trusted', ${isTrustedBy('r', 't')}, 'own', c.conrelid OPERATOR(pg_catalog.=) c.confrelid,
-        'columns', ${columnsOf('c.conrelid', 'c.conkey')}, 'referenced', ${columnsOf('c.confrelid', 'c.confkey')}, 'operators', (
+        'columns', (SELECT ${namesOf('c.conkey', 'c.conrelid')}), 'referenced', (SELECT ${namesOf('c.confkey', 'c.confrelid')}), 'operators', (
           SELECT pg_catalog.jsonb_agg(pg_catalog.format('OPERATOR(%I.%s)', s.nspname, o.oprname) ORDER BY k.i)
             FROM pg_catalog.unnest(c.conpfeqop) WITH ORDINALITY AS k (n, i)
             JOIN pg_catalog.pg_operator AS o ON o.oid OPERATOR(pg_catalog.=) k.n
-            JOIN pg_catalog.pg_namespace AS s ON s.oid OPERATOR(pg_catalog.=) o.oprnamespace)) ORDER BY c.oid), '[]')::pg_catalog.text AS found
+            JOIN pg_catalog.pg_namespace AS s ON s.oid OPERATOR(pg_catalog.=) o.oprnamespace)) ORDER BY c.oid), '[]')::pg_catalog.text AS state
   FROM pg_catalog.pg_constraint AS c
   JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) c.confrelid
   JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) c.conrelid
@@ -91,17 +87,15 @@ export async function findReferences(
   oid: string,
   named: readonly string[],
 ): Promise<Reference[]> {
-  const [row] = (await query(FIND_FOREIGN_KEYS, [oid])) as readonly { found: string }[]
-  const references: Reference[] = (JSON.parse(row?.found ?? '[]') as (Found & { readonly trusted: boolean })[]).map(
-    ({ trusted, ...found }) => {
-      if (trusted) return { ...found, obstacle: obstacleOf(on, found) }
-      throw new AdoptionError(
-        'unsupported',
-        `The owner of ${tableName(found)} may not act as the owner of the table that it refers to: its triggers would ` +
-          `run as the role that merges. See who made it; then drop its foreign key, or change its owner.`,
-      )
-    },
-  )
+  const keys = await readJson<(Found & { readonly trusted: boolean })[]>(query, FIND_FOREIGN_KEYS, [oid])
+  const references: Reference[] = keys.map(({ trusted, ...found }) => {
+    if (trusted) return { ...found, obstacle: obstacleOf(on, found) }
+    throw new AdoptionError(
+      'unsupported',
+      `The owner of ${tableName(found)} may not act as the owner of the table that it refers to: its triggers would ` +
+        `run as the role that merges. See who made it; then drop its foreign key, or change its owner.`,
+    )
+  })
   for (const name of named) references.push(await namedReference(query, on, name))
   return references
 }

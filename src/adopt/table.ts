@@ -158,15 +158,10 @@ const isTrusted = (found: string, owner: string): string => `EXISTS (SELECT FROM
       AND pg_catalog.pg_has_role(k.relowner, ${owner}, 'MEMBER'))`
 
 /**
- * Selects the schema of the table $1, and whether the table that an adoption keeps under the name $2 may be read. This
- * is a statement of its own, before the one that reads. Between the two, only a trusted role can replace that table.
+ * Selects whether the table $1 that an adoption keeps may be read, for a table of the role $2. This is a statement of its
+ * own, before the one that reads. Between the two, only a trusted role can replace that table.
  */
-export const FIND_KEPT: string = `SELECT n.nspname AS schema, ${isTrusted(
-  "pg_catalog.to_regclass(pg_catalog.format('%I.%I', n.nspname, $2::pg_catalog.text))",
-  'c.relowner',
-)} AS kept
-  FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
- WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
+export const FIND_KEPT: string = `SELECT ${isTrusted('pg_catalog.to_regclass($1)', '$2::pg_catalog.regrole')} AS kept`
 
 /** Runs after CREATE TABLE IF NOT EXISTS: a role that may create in the schema can have made the table before. */
 export const refusePlanted = ({ table, owner }: AdoptedTable, name: string): string =>

@@ -4,7 +4,7 @@ import { requireServer } from '../registry/internals'
 import { type Declaration, textsOfEntity } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
 import { declaredIn, lookedFor, setsOf, triggerWorks, wantedGuards } from '../schema/table'
-import { type Query, tableState, type TableState } from '../sql/catalog'
+import { arrayOf, type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
@@ -14,7 +14,7 @@ import type { AdoptOptions } from './options'
 import { type AdoptionState, storedState } from './work'
 
 const triggersOn = (enabled: string): string => `(
-         SELECT coalesce(pg_catalog.jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_catalog.pg_trigger AS t
+         SELECT ${arrayOf('t.tgname ORDER BY t.tgname')} FROM pg_catalog.pg_trigger AS t
           WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND NOT t.tgisinternal AND t.tgenabled OPERATOR(pg_catalog.=) ANY (${enabled})
             AND (t.tgtype OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
             AND NOT EXISTS (SELECT FROM pg_catalog.unnest($2::pg_catalog.text[]) AS p (name) WHERE pg_catalog.starts_with(t.tgname, p.name)))`
@@ -35,19 +35,19 @@ async function adoptionFacts(
        'rows', r.reltuples, 'bytes', pg_catalog.pg_relation_size(r.oid),
        'updateTriggers', ${triggersOn(`'{O,A}'`)}, 'replicaTriggers', ${triggersOn(`'{R,A}'`)},
        'keyColumns', (
-         SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT a.attname), '[]') FROM pg_catalog.pg_constraint AS f
+         SELECT ${arrayOf('DISTINCT a.attname')} FROM pg_catalog.pg_constraint AS f
            JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) r.oid AND (f.conrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey)
              OR f.confrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.confkey))
           WHERE f.contype OPERATOR(pg_catalog.=) 'f' AND r.oid OPERATOR(pg_catalog.=) ANY (ARRAY[f.conrelid, f.confrelid])),
        'rules', (
-         SELECT coalesce(pg_catalog.jsonb_agg(w.rulename ORDER BY w.rulename), '[]') FROM pg_catalog.pg_rewrite AS w
+         SELECT ${arrayOf('w.rulename ORDER BY w.rulename')} FROM pg_catalog.pg_rewrite AS w
           WHERE w.ev_class OPERATOR(pg_catalog.=) r.oid AND w.rulename OPERATOR(pg_catalog.<>) '_RETURN'),
        'hidesRows', pg_catalog.row_security_active(r.oid),
        'children', (
-         SELECT coalesce(pg_catalog.jsonb_agg(h.inhrelid::pg_catalog.regclass::pg_catalog.text), '[]') FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),
+         SELECT ${arrayOf('h.inhrelid::pg_catalog.regclass::pg_catalog.text')} FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),
        'checks', (
          SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', k.conname, 'columns', (
-                  SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
+                  SELECT ${arrayOf('a.attname')} FROM pg_catalog.pg_attribute AS a
                    WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (k.conkey)))), '[]')
            FROM pg_catalog.pg_constraint AS k WHERE k.conrelid OPERATOR(pg_catalog.=) r.oid AND k.contype OPERATOR(pg_catalog.=) 'c')
        )::pg_catalog.text AS facts

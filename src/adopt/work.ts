@@ -1,6 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { Query } from '../sql/catalog'
-import { qualified } from '../sql/identifier'
+import { qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, textRules } from '../sql/text-table'
 import type { AdoptionLock, AdoptOptions, AdoptStep } from './options'
@@ -120,13 +120,13 @@ export async function finishWork(
  *
  * @returns undefined if none has begun, or the role may not read it
  */
-export async function storedState(query: Query, { table }: AdoptedTable): Promise<AdoptionState | undefined> {
-  const [kept] = (await query(FIND_KEPT, [tableName(table), ADOPTIONS])) as readonly { kept: boolean }[]
+export async function storedState(query: Query, on: AdoptedTable): Promise<AdoptionState | undefined> {
+  const [kept] = (await query(FIND_KEPT, [adoptions(on), quote(on.owner)])) as readonly { kept: boolean }[]
   if (kept?.kept !== true) return undefined
   try {
     const [row] = (await query(
-      `SELECT a.state::pg_catalog.text AS state FROM ${qualified(table.schema, ADOPTIONS)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`,
-      [table.guard],
+      `SELECT a.state::pg_catalog.text AS state FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`,
+      [on.table.guard],
     )) as readonly { state: string }[]
     return row && (JSON.parse(row.state) as AdoptionState)
   } catch (error) {

@@ -1,4 +1,4 @@
-import type { Query } from '../sql/catalog'
+import { arrayOf, namesOf, type Query } from '../sql/catalog'
 import { list, literal, qualified, unnest, transition } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField } from '../names/sql/fragments'
 import type { ListedCode } from './findings'
@@ -336,19 +336,12 @@ export interface Surroundings {
   readonly oldestSeconds: number | null
 }
 
-const names = (value: string, from: string): string =>
-  `(SELECT coalesce(pg_catalog.jsonb_agg(${value} ORDER BY ${value}), '[]') ${from})`
+const names = (value: string, from: string): string => `(SELECT ${arrayOf(`${value} ORDER BY ${value}`)} ${from})`
 
 const relationName = (oid: string): string =>
   `(SELECT pg_catalog.format('%I.%I', said_in.nspname, said.relname) FROM pg_catalog.pg_class AS said
      JOIN pg_catalog.pg_namespace AS said_in ON said_in.oid OPERATOR(pg_catalog.=) said.relnamespace
     WHERE said.oid OPERATOR(pg_catalog.=) ${oid})`
-
-const columnNamesOf = (keys: string, relation: string): string =>
-  `(SELECT pg_catalog.jsonb_agg(a.attname ORDER BY k.position)
-      FROM pg_catalog.unnest(${keys}) WITH ORDINALITY AS k (attnum, position)
-      JOIN pg_catalog.pg_attribute AS a
-        ON a.attrelid OPERATOR(pg_catalog.=) ${relation} AND a.attnum OPERATOR(pg_catalog.=) k.attnum)`
 
 /** Whether an index of the whole referring table begins with the columns of the foreign key, in any order. */
 const INDEXED = `EXISTS (SELECT FROM pg_catalog.pg_index AS i
@@ -488,8 +481,8 @@ const SURROUNDINGS = `SELECT pg_catalog.json_build_object(
       .map(([code, query]) => `${literal(code)}, ${query}`)
       .join(',\n      ')}),
     'referrers', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-        'table', ${relationName('f.conrelid')}, 'columns', ${columnNamesOf('f.conkey', 'f.conrelid')},
-        'refersTo', ${columnNamesOf('f.confkey', 'c.oid')}, 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
+        'table', ${relationName('f.conrelid')}, 'columns', (SELECT ${namesOf('f.conkey', 'f.conrelid')}),
+        'refersTo', (SELECT ${namesOf('f.confkey', 'c.oid')}), 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
       FROM pg_catalog.pg_constraint AS f
       JOIN pg_catalog.pg_class AS o ON o.oid OPERATOR(pg_catalog.=) f.conrelid AND ${isTrustedBy('o', 'c')}
       WHERE f.confrelid OPERATOR(pg_catalog.=) c.oid AND f.contype OPERATOR(pg_catalog.=) 'f'

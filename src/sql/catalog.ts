@@ -145,7 +145,7 @@ export interface ServerState {
 const OBJECT = 'pg_catalog.jsonb_build_object'
 
 /** A JSON array, `[]` if it is empty. @param items the argument of `jsonb_agg` */
-const arrayOf = (items: string): string => `coalesce(pg_catalog.jsonb_agg(${items}), '[]')`
+export const arrayOf = (items: string): string => `coalesce(pg_catalog.jsonb_agg(${items}), '[]')`
 
 /** The columns `a` of a table: all of them, or the one with this number. @param relation its OID */
 const columnsOf = (relation: string, number?: string): string =>
@@ -156,7 +156,7 @@ const joinColumnsA = (relation: string, number: string): string =>
   `JOIN pg_catalog.pg_attribute AS a ON ${columnsOf(relation, number)}`
 
 /** The names of columns, in the order of their numbers `k.attnum`. @param numbers an array, @param relation an OID */
-const namesOf = (numbers: string, relation: string): string =>
+export const namesOf = (numbers: string, relation: string): string =>
   `${arrayOf('a.attname ORDER BY k.i')} FROM pg_catalog.unnest(${numbers}) WITH ORDINALITY AS k (attnum, i)
       ${joinColumnsA(relation, 'k.attnum')}`
 
