@@ -118,6 +118,157 @@ $report$;
 COMMENT ON FUNCTION "unique_text_report_v1"() IS
   'typeorm-unique-text: shows each text, name and number that is attached, its declaration, and what is wrong with it.';
 `,
+  String.raw`-- typeorm-unique-text: how functions and triggers are made and dropped, version 1. It serves texts.sql and numbers.sql.
+--
+-- attach of a text is clean(create(code(declaration))), and detach is clean(drop(name)). A plan goes from each to the
+-- next. A function with RETURN finds the others once, when it is created: nobody can put another one before them later.
+-- All of them run as their caller.
+
+CREATE FUNCTION "unique_text_create_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $create$
+-- Makes the functions and triggers of the plan, or replaces those that the table has of this kind and name:
+--   declaration   what the main trigger gets as its argument; the others get kind and name
+--   guard, main   the first part of the names of triggers, and the pg_trigger.tgtype of the main one
+--   functions     each with name and body; one that is shared serves all declarations of an owner in a schema
+--   triggers      each with type, the end of its name, the number of the function that it runs, and when it fires
+-- Adds to the plan what the table had and has: the OIDs of the former functions, and of those that are made.
+DECLARE
+  declaration CONSTANT jsonb := plan->'declaration';
+  kind_and_name CONSTANT jsonb := jsonb_build_object('kind', declaration->'kind', 'name', declaration->'name');
+  t pg_class;
+  home name;
+  argument jsonb;
+  -- What the table has of this kind and name, from an attach of this version or another one.
+  former oid[];
+  former_functions oid[];
+  function oid;
+  functions oid[] := '{}';
+  is_sound boolean;
+  free_name text;
+  others text;
+  kept name[] := '{}';
+  one record;
+BEGIN
+  SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
+  SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
+  IF t.relkind NOT IN ('r', 'p') THEN
+    RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
+  ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
+      HINT = format('SET ROLE %s;', t.relowner::regrole);
+  END IF;
+  -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  SELECT array_agg(g.oid), array_agg(DISTINCT g.tgfoid) INTO former, former_functions
+    FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+      AND position(convert_to(btrim(kind_and_name::text, '{}'), 'UTF8') IN g.tgargs) > 0;
+
+  -- Nobody else may put the functions on a table, whatever default privileges grant. One that exists is kept, or mended
+  -- in place, unless another trigger runs it.
+  FOR one IN SELECT * FROM jsonb_to_recordset(plan->'functions') AS f (name text, body text, shared boolean) LOOP
+    SELECT p.oid, p.prosrc = one.body AND p.prosecdef AND NOT p.proisstrict AND p.provolatile = 'v'
+        AND p.proparallel = 'u' AND replace(array_to_string(p.proconfig, ';'), '"', '') =
+          'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off'
+        AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+          WHERE a.grantee <> p.proowner)
+      INTO function, is_sound FROM pg_proc AS p
+      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.pronargs = 0
+        AND p.prorettype = 'trigger'::regtype AND (p.proname = one.name OR p.prosrc = one.body)
+        AND (one.shared OR NOT EXISTS (SELECT FROM pg_trigger AS g
+          WHERE g.tgfoid = p.oid AND g.tgparentid = 0 AND g.oid = ANY (former) IS NOT TRUE))
+        AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+          AND d.deptype IN ('e', 'x'))
+      ORDER BY 2 DESC NULLS LAST LIMIT 1;
+    IF is_sound IS NOT TRUE THEN
+      free_name := one.name;
+      FOR more IN 2..1000 LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = free_name);
+        free_name := concat(one.name, '_', more);
+      END LOOP;
+      -- Plans are cached while a table is tiny, hence enable_seqscan. A policy that hides a row raises 42501.
+      EXECUTE format('CREATE %s FUNCTION %s RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L',
+        CASE WHEN function IS NOT NULL THEN 'OR REPLACE' END,
+        coalesce(function::regprocedure::text, format('%I.%I()', home, free_name)), one.body);
+      function := coalesce(function, format('%I.%I()', home, free_name)::regprocedure);
+      SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ')
+        INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+        WHERE p.oid = function AND a.grantee <> p.proowner;
+      IF others IS NOT NULL THEN
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', function::regprocedure, others);
+      END IF;
+      EXECUTE format('ALTER FUNCTION %s OWNER TO %s', function::regprocedure, t.relowner::regrole);
+    END IF;
+    -- A function that exists gets its comment, too, because this locks it until the end: CREATE TRIGGER does not, and
+    -- another transaction that sees no trigger of this one could drop it.
+    EXECUTE format('COMMENT ON FUNCTION %s IS %L', function::regprocedure, format(
+      'typeorm-unique-text: unique_text_detach%s_v1 removes it with the last trigger that runs it.',
+      '_' || nullif(declaration->>'kind', 'text')));
+    functions := functions || function;
+  END LOOP;
+
+  -- Triggers of one kind and name belong together, by which detach and report find them. Only the main trigger has the
+  -- whole declaration, because Postgres copies all arguments at each statement.
+  SELECT declaration || jsonb_build_object('on', jsonb_build_array(home, t.relname),
+      'triggers', jsonb_agg(v.type ORDER BY v.type), 'bodies', encode(sha256(convert_to(string_agg(
+        format('%s %s', v.type, plan->'functions'->(v.runs - 1)->>'body'), '' ORDER BY v.type), 'UTF8')), 'hex'))
+    INTO argument FROM jsonb_to_recordset(plan->'triggers') AS v (type integer, runs integer);
+  FOR one IN SELECT v.*, coalesce((
+      -- After a rename of the table, the names remain.
+      SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type
+        AND NOT starts_with(g.tgname, concat(plan->>'guard', '_'))), concat(plan->>'guard', v.suffix)) AS name
+    FROM jsonb_to_recordset(plan->'triggers') AS v (type integer, suffix text, runs integer, fires text)
+  LOOP
+    -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
+    EXECUTE format('CREATE OR REPLACE TRIGGER %I %s EXECUTE FUNCTION %s(%L)', one.name, one.fires,
+      functions[one.runs]::regproc, CASE one.type WHEN (plan->'main')::integer THEN argument ELSE kind_and_name END);
+    kept := kept || one.name::name;
+  END LOOP;
+  FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP
+    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
+  END LOOP;
+  RETURN plan || jsonb_build_object('former', former_functions, 'made', functions);
+END
+$create$;
+
+CREATE FUNCTION "unique_text_drop_v1"(on_table pg_catalog.regclass, kind pg_catalog.text, property pg_catalog.text)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $drop$
+-- Drops the triggers of a declaration. Returns their functions as the former ones of a plan, or null without triggers.
+DECLARE
+  kind_and_name CONSTANT jsonb := jsonb_build_object('kind', kind, 'name', property);
+  functions oid[];
+  one record;
+BEGIN
+  FOR one IN SELECT g.tgname, g.tgfoid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+      AND position(convert_to(btrim(kind_and_name::text, '{}'), 'UTF8') IN g.tgargs) > 0 LOOP
+    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
+    functions := functions || one.tgfoid;
+  END LOOP;
+  RETURN jsonb_build_object('former', functions);
+END
+$drop$;
+
+CREATE FUNCTION "unique_text_clean_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
+RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $clean$
+-- Drops those of the former functions that no trigger runs any more. The owner of the table may have put a public
+-- function of another role into a trigger: it is not ours. Returns whether there were any functions.
+DECLARE
+  one record;
+BEGIN
+  FOR one IN SELECT p.oid FROM pg_proc AS p JOIN pg_class AS c ON c.oid = on_table
+    WHERE plan->'former' @> to_jsonb(p.oid) AND pg_has_role(p.proowner, 'USAGE')
+      AND (p.proowner = c.relowner OR NOT EXISTS (
+        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner))
+      AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid)
+      AND NOT EXISTS (SELECT FROM pg_depend AS d
+        WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+  LOOP
+    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
+  END LOOP;
+  RETURN plan->'former' <> 'null';
+END
+$clean$;
+`,
   String.raw`-- typeorm-unique-text: unique texts, version 1.
 --
 --   SELECT unique_text_attach_v1('page', '{"name": "url", "text": ["url"], "index": "page_url"}');
@@ -133,15 +284,13 @@ COMMENT ON FUNCTION "unique_text_report_v1"() IS
 --
 -- attach and detach run as their caller. The trigger functions run as the owner of the table, because a role
 -- that may only INSERT reads no chain. Every function finds only what pg_catalog has, and knows tables by their OID.
+-- attach.sql makes and drops the functions and triggers that this part describes.
 
-CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
-RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
--- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
-SET quote_all_identifiers = on AS $attach$
-DECLARE
-  -- The first trigger function keeps chains. All texts of an owner in a schema share it. It runs only for texts of
-  -- equal hash. It takes the table from the trigger that fires, and the declaration from the main trigger.
-  chain CONSTANT text := $chain$
+CREATE FUNCTION "unique_text_chain_code_v1"()
+RETURNS pg_catalog.text LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $code$
+-- The trigger function that keeps chains. All texts of an owner in a schema share it. It runs only for texts of equal
+-- hash. It takes the table from the trigger that fires, and the declaration from the main trigger.
+SELECT $chain$
 #variable_conflict use_variable
 DECLARE
   property CONSTANT jsonb := TG_ARGV[0]::jsonb->'name';
@@ -347,9 +496,17 @@ BEGIN
   END LOOP;
   RETURN NULL;
 END
-$chain$;
-  t pg_class;
+$chain$
+$code$;
+
+CREATE FUNCTION "unique_text_code_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb, chain pg_catalog.text)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+-- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
+SET quote_all_identifiers = on AS $code$
+-- Returns the functions and triggers of a text, for unique_text_create_v1.
+DECLARE
   home name;
+  table_name name;
   declaration jsonb;
   property CONSTANT text := declared->>'name';
   types CONSTANT jsonb := '{"name": "string", "text": "array", "index": "string", "check": "string", "scope": "array",
@@ -377,33 +534,15 @@ $chain$;
   taken_text text;
   in_chain text;
   parts text[];
-  names text[];
-  sources text[];
-  wanted text;
-  made oid;
-  is_sound boolean;
-  functions oid[] := '{}';
-  others text;
-  argument jsonb;
-  -- What the text has from an attach before, of this version or another one.
-  former oid[];
-  former_functions oid[];
-  kept name[] := '{}';
-  one record;
 BEGIN
-  SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
-  SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
+  SELECT n.nspname, c.relname INTO home, table_name
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = on_table;
   -- An option that is misspelled, or "true" as a string, would be ignored.
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e
     WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key) OR e.key = 'kind' AND e.value <> '"text"'
       OR e.key = 'text' AND e.value = '[]' OR e.key = 'maxChainLength'
         AND (e.value::text !~ '^[1-9][0-9]{0,9}$' OR e.value > '2147483647') LIMIT 1;
-  IF t.relkind NOT IN ('r', 'p') THEN
-    RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
-  ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
-    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
-      HINT = format('SET ROLE %s;', t.relowner::regrole);
-  ELSIF current_setting('server_encoding') <> 'UTF8' THEN
+  IF current_setting('server_encoding') <> 'UTF8' THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8';
   ELSIF property IS NULL OR declared->>'index' IS NULL OR jsonb_typeof(declared->'text') IS DISTINCT FROM 'array'
       OR declared->>'hashed' IS NULL AND coalesce(declared->>'digest', 'md5') NOT IN ('md5', 'sha256') THEN
@@ -412,14 +551,9 @@ BEGIN
   ELSIF wrong IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('a declaration has no such key or value: %s', wrong);
   END IF;
-  -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
-  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
-  former := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
-    AND position(convert_to(format('"kind": "text", "name": %s', to_jsonb(property)), 'UTF8') IN g.tgargs) > 0);
-  former_functions := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
-  guard := coalesce(declared->>'guard', format('unique_text_%s__%s', t.relname, property));
+  guard := coalesce(declared->>'guard', format('unique_text_%s__%s', table_name, property));
   IF octet_length(guard) > 49 THEN
     -- Names have 63 bytes, and the longest end of one has 14.
     guard := concat('unique_text_', md5(guard));
@@ -454,7 +588,7 @@ BEGIN
       concat(string_agg(format('t.%1$s = NEW.%1$s AND ', c), ''), format('t.%1$s = NEW.%1$s', hash))
     INTO same_scope, in_chain FROM unnest(scopes) AS c;
 
-  -- The second trigger function is that of the text. It makes the hash, and gives number 0 in an empty chain, which is
+  -- The trigger function of this text. It makes the hash, and gives number 0 in an empty chain, which is
   -- enough for practically every row. Otherwise it sets -1, which the check refuses, and the chain function goes on.
   parts := ARRAY[format($part$
 DECLARE
@@ -468,7 +602,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = %L, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
       MESSAGE = 'the guard does not belong to the owner of the table: a new migration creates it again',
       HINT = 'In SQL, unique_text_detach_v1 and then unique_text_attach_v1 create it again.';
-  END IF;$part$, home, t.relname, declaration->>'index'), format($part$
+  END IF;$part$, home, table_name, declaration->>'index'), format($part$
   -- An unchanged text keeps its number, unless a promotion sets that to 0. No UPDATE clears the flag.
   IF TG_OP = 'UPDATE' AND %1$s AND %2$s%3$s THEN
     NEW.%4$s := OLD.%4$s;
@@ -528,66 +662,14 @@ BEGIN
 END
 $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NULL');
 
-  -- Nobody else may put the functions on a table, whatever default privileges grant. One that exists is kept, or mended
-  -- in place. All texts of an owner run one chain function, and the other one belongs to this text alone.
-  sources := ARRAY[array_to_string(parts, ''), chain];
-  names := ARRAY[guard, 'unique_text_chain_v1'];
-  FOR n IN 1..2 LOOP
-    SELECT p.oid, p.prosrc = sources[n] AND p.prosecdef AND NOT p.proisstrict AND p.provolatile = 'v'
-        AND p.proparallel = 'u' AND replace(array_to_string(p.proconfig, ';'), '"', '') =
-          'search_path=pg_catalog, pg_temp;enable_seqscan=off;row_security=off'
-        AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-          WHERE a.grantee <> p.proowner)
-      INTO made, is_sound FROM pg_proc AS p
-      WHERE p.pronamespace = t.relnamespace AND p.proowner = t.relowner AND p.pronargs = 0
-        AND p.prorettype = 'trigger'::regtype AND (p.proname = names[n] OR p.prosrc = sources[n])
-        AND (n = 2 OR NOT EXISTS (SELECT FROM pg_trigger AS g
-          WHERE g.tgfoid = p.oid AND g.tgparentid = 0 AND g.oid <> ALL (former)))
-        AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-          AND d.deptype IN ('e', 'x'))
-      ORDER BY 2 DESC NULLS LAST LIMIT 1;
-    IF is_sound IS NOT TRUE THEN
-      wanted := names[n];
-      FOR more IN 2..1000 LOOP
-        EXIT WHEN NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = wanted);
-        wanted := concat(names[n], '_', more);
-      END LOOP;
-      -- Plans are cached while a table is tiny, hence enable_seqscan. A policy that hides a chain raises 42501.
-      EXECUTE format('CREATE %s FUNCTION %s RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L',
-        CASE WHEN made IS NOT NULL THEN 'OR REPLACE' END,
-        coalesce(made::regprocedure::text, format('%I.%I()', home, wanted)), sources[n]);
-      made := coalesce(made, format('%I.%I()', home, wanted)::regprocedure);
-      SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ')
-        INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-        WHERE p.oid = made AND a.grantee <> p.proowner;
-      IF others IS NOT NULL THEN
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', made::regprocedure, others);
-      END IF;
-      EXECUTE format('ALTER FUNCTION %s OWNER TO %s', made::regprocedure, t.relowner::regrole);
-    END IF;
-    -- A function that exists gets its comment, too, because this locks it until the end: CREATE TRIGGER does not, and
-    -- another transaction that sees no trigger of this one could drop it.
-    EXECUTE format('COMMENT ON FUNCTION %s IS %L', made::regprocedure,
-      'typeorm-unique-text: unique_text_detach_v1 removes it with the last trigger that runs it.');
-    functions := functions || made;
-  END LOOP;
-
-  -- The triggers. Each has kind and name as its argument, by which detach and report know what belongs together. Only
-  -- the main trigger has the whole declaration, because Postgres copies all arguments at each statement.
   -- The conditions are short, because Postgres prepares them for every statement. Triggers fire in the order of names.
   -- Settle is AFTER, because a BEFORE trigger would make an UPDATE of several rows of a chain fail with 27000.
   -- settle_update names no columns, because a user's BEFORE trigger may change some that the statement does not name.
-  SELECT declaration || jsonb_build_object('on', jsonb_build_array(home, t.relname),
-      'triggers', jsonb_agg(v.type ORDER BY v.type), 'bodies',
-      encode(sha256(convert_to(
-        string_agg(format('%s %s', v.type, sources[v.runs]), '' ORDER BY v.type), 'UTF8')), 'hex'))
-    INTO argument FROM (VALUES (7, 1), (19, 1), (23, 2), (5, 2), (17, 2), (9, 2)) AS v (type, runs);
-  FOR one IN SELECT v.*, (
-      -- After a rename of the table, the names remain.
-      SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type
-        AND NOT starts_with(g.tgname, guard || '_')) AS renamed
-    FROM (VALUES
+  RETURN jsonb_build_object('declaration', declaration, 'guard', guard, 'main', 23,
+    'functions', jsonb_build_array(
+      jsonb_build_object('name', guard, 'body', array_to_string(parts, '')),
+      jsonb_build_object('name', 'unique_text_chain_v1', 'body', chain, 'shared', true)),
+    'triggers', (SELECT jsonb_agg(v) FROM (VALUES
       (7, '_place_insert', 1, format('BEFORE INSERT ON %s FOR EACH ROW
         WHEN (NEW.%s IS NULL OR (NEW.%s = 0) IS NOT TRUE OR NEW.%s)', on_table, hash, number, flag)),
       (19, '_place_update', 1, format('BEFORE UPDATE OF %1$s ON %2$s FOR EACH ROW WHEN ((%3$s) IS NOT TRUE
@@ -600,58 +682,21 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
       (17, '_settle_update', 2, format('AFTER UPDATE ON %s FOR EACH ROW
         WHEN (OLD.%s OR NEW.%2$s OR NEW.%s > 0)', on_table, flag, number)),
       (9, '_settle_delete', 2, format('AFTER DELETE ON %s FOR EACH ROW WHEN (OLD.%s)', on_table, flag))
-    ) AS v (type, suffix, runs, fires)
-  LOOP
-    wanted := coalesce(one.renamed, guard || one.suffix);
-    -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
-    EXECUTE format('CREATE OR REPLACE TRIGGER %I %s EXECUTE FUNCTION %s(%L)', wanted, one.fires,
-      functions[one.runs]::regproc, CASE one.type WHEN 23 THEN argument
-        ELSE jsonb_build_object('kind', 'text', 'name', property) END);
-    kept := kept || wanted::name;
-  END LOOP;
-  FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP
-    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-  END LOOP;
-  -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
-  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (former_functions) AND p.oid <> ALL (functions)
-      AND (p.proowner = t.relowner OR NOT EXISTS (
-        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
-      ) AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid)
-      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-        AND d.deptype = 'e') LOOP
-    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
-  END LOOP;
+    ) AS v (type, suffix, runs, fires)));
 END
-$attach$;
+$code$;
+
+CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
+RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp
+RETURN "unique_text_clean_v1"(on_table, "unique_text_create_v1"(on_table,
+  "unique_text_code_v1"(on_table, declared, "unique_text_chain_code_v1"())));
 COMMENT ON FUNCTION "unique_text_attach_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
   'typeorm-unique-text: keeps a text of a table unique by triggers. unique_text_detach_v1 removes them.';
 
+-- Columns, index and check remain. Returns whether there were any triggers.
 CREATE FUNCTION "unique_text_detach_v1"(on_table pg_catalog.regclass, property pg_catalog.text)
-RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $detach$
--- Drops the triggers of a text, and the functions that no trigger runs any more. Columns, index and check remain.
--- Returns whether there were any.
-DECLARE
-  one record;
-  found_any boolean := false;
-BEGIN
-  FOR one IN SELECT g.tgname, p.oid AS function, (p.proowner = c.relowner OR NOT EXISTS (
-        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
-      ) AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM pg_depend AS d
-        WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e') AS ours
-    FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid JOIN pg_class AS c ON c.oid = g.tgrelid
-    WHERE g.tgrelid = on_table AND g.tgparentid = 0
-      AND position(convert_to(format('"kind": "text", "name": %s', to_jsonb(property)), 'UTF8') IN g.tgargs) > 0
-  LOOP
-    found_any := true;
-    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-    -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
-    IF one.ours AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.function) THEN
-      EXECUTE format('DROP FUNCTION %s', one.function::regprocedure);
-    END IF;
-  END LOOP;
-  RETURN found_any;
-END
-$detach$;
+RETURNS pg_catalog.bool LANGUAGE sql SET search_path = pg_catalog, pg_temp
+RETURN "unique_text_clean_v1"(on_table, "unique_text_drop_v1"(on_table, 'text'::pg_catalog.text, property));
 COMMENT ON FUNCTION "unique_text_detach_v1"(pg_catalog.regclass, pg_catalog.text) IS
   'typeorm-unique-text: removes what unique_text_attach_v1 made for a text. Its columns, index and check remain.';
 `,

@@ -11,11 +11,16 @@
 --
 -- attach, detach and fill run as their caller, and the trigger function as the owner of the table. The table of scopes
 -- is found by its trigger, which runs the same function and has the same owner. Its name decides nothing.
+-- attach.sql makes and drops the function and triggers that this part describes.
 
-CREATE FUNCTION "unique_text_attach_number_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
-RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION "unique_text_number_code_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 -- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
-SET quote_all_identifiers = on AS $attach$
+SET quote_all_identifiers = on AS $code$
+-- Returns the function and triggers of a number, for unique_text_create_v1, and for unique_text_number_scopes_v1:
+--   scopes, key   the name of the table of scopes, and its key as SQL
+--   rows          a query for its rows
+--   was           the columns that the triggers of a former declaration look at
 DECLARE
   t pg_class;
   home name;
@@ -47,14 +52,9 @@ DECLARE
   held text;
   guard text;
   wrong text;
-  function text;
   scopes text;
   body text;
-  triggers jsonb;
-  former oid[] := '{}';
-  functions oid[] := '{}';
   was text[];
-  one record;
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
@@ -62,12 +62,7 @@ BEGIN
     WHERE a.attrelid = on_table AND a.attname = declaration->>'number';
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key)
     OR e.key = 'kind' AND e.value <> '"number"' OR e.key = 'start' AND e.value::text !~ '^[1-9][0-9]{0,17}$' LIMIT 1;
-  IF t.relkind NOT IN ('r', 'p') THEN
-    RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
-  ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
-    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
-      HINT = format('SET ROLE %s;', t.relowner::regrole);
-  ELSIF wrong IS NOT NULL OR declared->>'name' IS NULL OR declared->>'index' IS NULL THEN
+  IF wrong IS NOT NULL OR declared->>'name' IS NULL OR declared->>'index' IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat('a declaration has no such key or value: ', wrong),
       HINT = 'For instance {"name": "number", "scope": ["post"], "index": "comment_number"}.';
   ELSIF held IS NULL OR held NOT IN ('smallint', 'integer', 'bigint') THEN
@@ -86,56 +81,14 @@ BEGIN
     guard := concat('numbers_', md5(guard));
   END IF;
   scopes := format('%I.%I', home, guard || '_scopes');
-  function := guard;
-  FOR more IN 2..1000 LOOP
-    EXIT WHEN NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = function);
-    function := concat(guard, '_', more);
-  END LOOP;
-  function := format('%I.%I', home, function);
-
-  -- What the number has from an attach before goes. A function that others may execute is not ours.
-  FOR one IN SELECT g.tgname, g.tgattr, p.oid, (pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM
-        aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)) AS ours
-      FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.tgrelid = on_table AND g.tgparentid = 0
-        AND position(convert_to(format('"kind": "number", "name": %s', declared->'name'), 'UTF8') IN g.tgargs) > 0
-  LOOP
-    IF one.ours THEN
-      functions := functions || one.oid;
-      was := coalesce(nullif(ARRAY(SELECT a.attname FROM unnest(one.tgattr) WITH ORDINALITY AS c (attnum, o)
-        JOIN pg_attribute AS a ON a.attrelid = on_table AND a.attnum = c.attnum ORDER BY c.o), '{}'), was);
-    END IF;
-    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-  END LOOP;
-  FOR one IN SELECT k.oid, k.relname, k.relkind, k.relowner, p.oid AS function, p.proowner
-      FROM pg_class AS k LEFT JOIN (pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid AND g.tgnargs = 0)
-        ON g.tgrelid = k.oid
-      WHERE p.oid = ANY (functions) OR k.relnamespace = t.relnamespace
-        AND k.relname IN (guard || '_scopes', declared->'former'->>'scopes') LOOP
-    IF one.relkind <> 'r' OR one.relowner <> coalesce(one.proowner, t.relowner)
-        OR one.relowner <> t.relowner AND (keeps OR one.function <> ALL (functions)) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.relname,
-        MESSAGE = 'the table of scopes does not belong to the owner of the numbered table',
-        HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the numbered table.';
-    ELSIF one.function = ANY (functions) THEN
-      former := former || one.oid;
-    ELSIF NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.function AND g.tgrelid <> one.oid) THEN
-      -- detach has kept it, or it has lost its trigger.
-      former := former || one.oid;
-      functions := functions || one.function;
-      was := CASE WHEN declared ? 'former' OR one.function IS NULL THEN ARRAY(
-        SELECT jsonb_array_elements_text(coalesce(declared->'former'->'scope', declaration->'scope'))) END;
-    ELSIF EXISTS (SELECT FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
-        JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE g.tgfoid = one.function AND g.tgnargs = 1
-          AND convert_from(substring(g.tgargs FROM 1 FOR octet_length(g.tgargs) - 1), 'UTF8')::jsonb->'on'
-            = jsonb_build_array(n.nspname, c.relname)) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.relname,
-        MESSAGE = 'another number has this table of scopes', HINT = 'Give the number another name by the key guard.';
-    END IF;
-    -- Otherwise it is that of a table that was renamed, whose triggers refuse to write.
-    IF one.relname = guard || '_scopes' THEN
-      EXECUTE format('ALTER TABLE %s RENAME TO %I', one.oid::regclass, concat('numbers_', one.oid, '_scopes'));
-    END IF;
-  END LOOP;
+  -- A function that others may execute is not ours.
+  SELECT array_agg(a.attname ORDER BY c.o) INTO was FROM pg_trigger AS g
+    JOIN pg_proc AS p ON p.oid = g.tgfoid CROSS JOIN unnest(g.tgattr) WITH ORDINALITY AS c (attnum, o)
+    JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = c.attnum
+    WHERE g.tgrelid = on_table AND g.tgparentid = 0 AND g.tgtype IN (22, 30) AND pg_has_role(p.proowner, 'USAGE')
+      AND position(convert_to(format('"kind": "number", "name": %s', declared->'name'), 'UTF8') IN g.tgargs) > 0
+      AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+        WHERE a.grantee <> p.proowner);
 
   IF scope <> '{}' THEN
     SELECT string_agg(format('s%s', o - 1), ', '), string_agg(format('NEW.%s', c), ', '),
@@ -261,21 +214,97 @@ $body$, CASE WHEN citus THEN 'TG_RELID' ELSE format('to_regclass(%L)', format('%
     CASE WHEN keeps THEN 'The number is not given again. Make the column a bigint.'
       ELSE 'Give that row a lower number or delete it, or make the column a bigint.' END,
     (declaration->>'start')::bigint - 1);
-  EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L', function, body);
 
-  -- The table of scopes. Without rows it is empty, even if the whole table is one scope, because a restore fills it.
-  IF NOT citus THEN
-    EXECUTE format('CREATE TABLE %1$s WITH (fillfactor = 50) AS SELECT %2$s, %3$s AS n, %4$s::bigint AS last
-        FROM %5$s AS r GROUP BY %6$s WITH %7$s DATA', scopes, of_rows,
+  -- The index decides about a row that has a number. With count the trigger fires for it all the same, because its
+  -- statement may have named a parent. Without reuse it takes the lock, or it could come and go while an insert that
+  -- was given its number waits at another index. UPDATE triggers name no columns: another trigger may derive the scope.
+  RETURN jsonb_build_object('declaration', declaration || jsonb_build_object('type', held), 'guard', guard, 'main', 7,
+    'functions', jsonb_build_array(jsonb_build_object('name', guard, 'body', body)),
+    'triggers', (SELECT jsonb_agg(jsonb_build_object('type', v.type, 'suffix', v.suffix, 'runs', 1, 'fires',
+        concat(v.fires, ' ON ', on_table, ' ', CASE v.level WHEN 'STATEMENT' THEN 'REFERENCING ' || v.given END,
+          ' FOR EACH ', v.level, CASE v.level WHEN 'ROW' THEN ' WHEN (' || v.given || ')' END))) FROM (VALUES
+      (CASE WHEN counts THEN 30 ELSE 22 END, '_look', true, concat(
+        CASE WHEN counts THEN 'BEFORE INSERT OR DELETE' ELSE 'BEFORE INSERT' END,
+        ' OR UPDATE OF ', (SELECT string_agg(quote_ident(c), ', ') FROM unnest(looked) AS c)), 'STATEMENT', NULL),
+      (7, '_place_insert', true, 'BEFORE INSERT', 'ROW',
+        CASE WHEN NOT counts AND NOT keeps THEN format('NEW.%s IS NULL', number) END),
+      (19, '_place_update', true, 'BEFORE UPDATE', 'ROW', changed),
+      (5, '_keep_insert', keeps, 'AFTER INSERT', 'ROW', NULL),
+      (17, '_keep_update', keeps, 'AFTER UPDATE', 'ROW', changed),
+      (4, '_count_insert', counts, 'AFTER INSERT', 'STATEMENT', 'NEW TABLE AS came'),
+      (16, '_count_update', counts, 'AFTER UPDATE', 'STATEMENT', 'OLD TABLE AS gone NEW TABLE AS came'),
+      (8, '_count_delete', counts, 'AFTER DELETE', 'STATEMENT', 'OLD TABLE AS gone'),
+      (32, '_count_truncate', counts, 'AFTER TRUNCATE', 'STATEMENT', NULL)
+    ) AS v (type, suffix, wanted, fires, level, given) WHERE v.wanted),
+    'scopes', guard || '_scopes', 'key', key, 'was', was, 'former_scopes', declared->'former',
+    -- Without rows it is empty, even if the whole table is one scope, because a restore fills it.
+    'rows', format('SELECT %s, %s AS n, %s::bigint AS last FROM %s AS r GROUP BY %s WITH %s DATA', of_rows,
       CASE WHEN counts THEN concat('count(*)', ' FILTER (WHERE ' || live || ')') ELSE '0::bigint' END,
       CASE WHEN keeps THEN format('max(r.%s)', number) ELSE 'NULL' END,
       concat(CASE WHEN counts THEN 'ONLY ' END, on_table),
       (SELECT string_agg(o::text, ', ') FROM generate_series(1, greatest(cardinality(scope), 1)) AS o),
-      CASE WHEN NOT counts AND NOT keeps THEN 'NO' END);
+      CASE WHEN NOT counts AND NOT keeps THEN 'NO' END));
+END
+$code$;
+
+CREATE FUNCTION "unique_text_number_scopes_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $scopes$
+-- Makes the table of scopes. Numbers that are not given again go over from a former one, which is dropped.
+DECLARE
+  t pg_class;
+  declaration CONSTANT jsonb := plan->'declaration';
+  scope CONSTANT text[] := ARRAY(SELECT jsonb_array_elements_text(declaration->'scope'));
+  keeps CONSTANT boolean := declaration->'reuse' = 'false';
+  citus CONSTANT boolean := coalesce(declaration->'citus' = 'true', false);
+  key CONSTANT text := plan->>'key';
+  was text[] := ARRAY(SELECT jsonb_array_elements_text(nullif(plan->'was', 'null')));
+  scopes text;
+  -- A function that others may execute is not ours.
+  functions oid[] := ARRAY(SELECT p.oid FROM pg_proc AS p WHERE plan->'former' @> to_jsonb(p.oid)
+    AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (
+      SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner));
+  former oid[] := '{}';
+  one record;
+BEGIN
+  SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
+  scopes := format('%s.%I', t.relnamespace::regnamespace, plan->>'scopes');
+  FOR one IN SELECT k.oid, k.relname, k.relkind, k.relowner, p.oid AS function, p.proowner
+      FROM pg_class AS k LEFT JOIN (pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid AND g.tgnargs = 0)
+        ON g.tgrelid = k.oid
+      WHERE p.oid = ANY (functions) OR k.relnamespace = t.relnamespace
+        AND k.relname IN (plan->>'scopes', plan->'former_scopes'->>'scopes') LOOP
+    IF one.relkind <> 'r' OR one.relowner <> coalesce(one.proowner, t.relowner)
+        OR one.relowner <> t.relowner AND (keeps OR one.function <> ALL (functions)) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.relname,
+        MESSAGE = 'the table of scopes does not belong to the owner of the numbered table',
+        HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the numbered table.';
+    ELSIF one.function = ANY (functions) THEN
+      former := former || one.oid;
+    ELSIF NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.function AND g.tgrelid <> one.oid) THEN
+      -- detach has kept it, or it has lost its trigger.
+      former := former || one.oid;
+      functions := functions || one.function;
+      was := CASE WHEN jsonb_typeof(plan->'former_scopes') = 'object' OR one.function IS NULL THEN ARRAY(
+        SELECT jsonb_array_elements_text(coalesce(plan->'former_scopes'->'scope', declaration->'scope'))) END;
+    ELSIF EXISTS (SELECT FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE g.tgfoid = one.function AND g.tgnargs = 1
+          AND convert_from(substring(g.tgargs FROM 1 FOR octet_length(g.tgargs) - 1), 'UTF8')::jsonb->'on'
+            = jsonb_build_array(n.nspname, c.relname)) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.relname,
+        MESSAGE = 'another number has this table of scopes', HINT = 'Give the number another name by the key guard.';
+    END IF;
+    -- Otherwise it is that of a table that was renamed, whose triggers refuse to write.
+    IF one.relname = plan->>'scopes' THEN
+      EXECUTE format('ALTER TABLE %s RENAME TO %I', one.oid::regclass, concat('numbers_', one.oid, '_scopes'));
+    END IF;
+  END LOOP;
+
+  IF NOT citus THEN
+    EXECUTE format('CREATE TABLE %s WITH (fillfactor = 50) AS %s', scopes, plan->>'rows');
     EXECUTE format('ALTER TABLE %s ADD PRIMARY KEY (%s), ALTER n SET NOT NULL, ALTER n SET DEFAULT 0', scopes, key);
     EXECUTE format('CREATE TRIGGER restore_with_disable_triggers BEFORE INSERT ON %s FOR EACH ROW
-      WHEN (pg_trigger_depth() = 0 AND NEW.n <> 0) EXECUTE FUNCTION %s()', scopes, function);
+      WHEN (pg_trigger_depth() = 0 AND NEW.n <> 0) EXECUTE FUNCTION %s()', scopes,
+      (plan->'made'->>0)::oid::regproc);
   END IF;
   FOR one IN SELECT o.oid, (SELECT count(*) FROM pg_attribute AS a WHERE a.attrelid = o.oid AND a.attname ~ '^s[0-9]+$')
       AS width FROM unnest(former) AS o (oid) LOOP
@@ -289,90 +318,49 @@ $body$, CASE WHEN citus THEN 'TG_RELID' ELSE format('to_regclass(%L)', format('%
   END LOOP;
   -- Nobody else may write, whatever default privileges grant. Who may read the table may read its scopes.
   FOR one IN SELECT format(v.command, CASE v.role WHEN 0 THEN 'PUBLIC' ELSE v.role::regrole::text END) AS command FROM (
-      SELECT format('REVOKE ALL ON FUNCTION %s() FROM %%s', function), a.grantee FROM pg_proc AS p,
-          aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-        WHERE p.oid = format('%s()', function)::regprocedure AND a.grantee <> p.proowner
-      UNION ALL SELECT format('ALTER FUNCTION %s() OWNER TO %%s', function), t.relowner
-      UNION ALL SELECT format('REVOKE ALL ON %s FROM %%s', scopes), a.grantee
+      SELECT format('REVOKE ALL ON %s FROM %%s', scopes), a.grantee
         FROM pg_class AS k, aclexplode(k.relacl) AS a WHERE k.oid = to_regclass(scopes) AND a.grantee <> k.relowner
       UNION ALL SELECT format('ALTER TABLE %s OWNER TO %%s', scopes), t.relowner WHERE NOT citus
       UNION ALL SELECT format('GRANT SELECT ON %s TO %%s', scopes), a.grantee FROM aclexplode(t.relacl) AS a
         WHERE NOT citus AND a.privilege_type = 'SELECT' AND a.grantee <> t.relowner) AS v (command, role) LOOP
     EXECUTE one.command;
   END LOOP;
-  EXECUTE format('COMMENT ON FUNCTION %s() IS %L', function,
-    'typeorm-unique-text: unique_text_detach_number_v1 removes it with the last trigger that runs it.');
-
-  -- The index decides about a row that has a number. With count the trigger fires for it all the same, because its
-  -- statement may have named a parent. Without reuse it takes the lock, or it could come and go while an insert that
-  -- was given its number waits at another index. UPDATE triggers name no columns: another trigger may derive the scope.
-  SELECT jsonb_object_agg(v.suffix, v) INTO triggers FROM (VALUES
-      (CASE WHEN counts THEN 30 ELSE 22 END, 'look', true, concat(
-        CASE WHEN counts THEN 'BEFORE INSERT OR DELETE' ELSE 'BEFORE INSERT' END,
-        ' OR UPDATE OF ', (SELECT string_agg(quote_ident(c), ', ') FROM unnest(looked) AS c)), 'STATEMENT', NULL),
-      (7, 'place_insert', true, 'BEFORE INSERT', 'ROW',
-        CASE WHEN NOT counts AND NOT keeps THEN format('NEW.%s IS NULL', number) END),
-      (19, 'place_update', true, 'BEFORE UPDATE', 'ROW', changed),
-      (5, 'keep_insert', keeps, 'AFTER INSERT', 'ROW', NULL),
-      (17, 'keep_update', keeps, 'AFTER UPDATE', 'ROW', changed),
-      (4, 'count_insert', counts, 'AFTER INSERT', 'STATEMENT', 'NEW TABLE AS came'),
-      (16, 'count_update', counts, 'AFTER UPDATE', 'STATEMENT', 'OLD TABLE AS gone NEW TABLE AS came'),
-      (8, 'count_delete', counts, 'AFTER DELETE', 'STATEMENT', 'OLD TABLE AS gone'),
-      (32, 'count_truncate', counts, 'AFTER TRUNCATE', 'STATEMENT', NULL)
-    ) AS v (type, suffix, wanted, fires, level, given) WHERE v.wanted;
-  SELECT declaration || jsonb_build_object('type', held, 'on', jsonb_build_array(home, t.relname), 'triggers',
-      jsonb_agg(v.type ORDER BY v.type), 'bodies', encode(sha256(convert_to(
-        string_agg(concat(v.type, ' ', body), '' ORDER BY v.type), 'UTF8')), 'hex'))
-    INTO declaration FROM jsonb_each(triggers) AS e, jsonb_to_record(e.value) AS v (type integer);
-  -- Only the main trigger has the whole declaration, because Postgres copies all arguments at each statement.
-  FOR one IN SELECT v.* FROM jsonb_each(triggers) AS e,
-      jsonb_to_record(e.value) AS v (type integer, suffix text, fires text, level text, given text) LOOP
-    EXECUTE format('CREATE TRIGGER %I %s ON %s %s FOR EACH %s %s EXECUTE FUNCTION %s(%L)', guard || '_' || one.suffix,
-      one.fires, on_table, CASE one.level WHEN 'STATEMENT' THEN 'REFERENCING ' || one.given END, one.level,
-      CASE WHEN one.level = 'ROW' THEN 'WHEN (' || one.given || ')' END, function, CASE one.type WHEN 7 THEN declaration
-        ELSE jsonb_build_object('kind', 'number', 'name', declared->'name') END);
-  END LOOP;
-  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (functions)
-      AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid) LOOP
-    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
-  END LOOP;
+  RETURN plan || jsonb_build_object('former', functions);
 END
-$attach$;
+$scopes$;
+
+CREATE FUNCTION "unique_text_attach_number_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
+RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp
+RETURN "unique_text_clean_v1"(on_table, "unique_text_number_scopes_v1"(on_table,
+  "unique_text_create_v1"(on_table, "unique_text_number_code_v1"(on_table, declared))));
 COMMENT ON FUNCTION "unique_text_attach_number_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
   'typeorm-unique-text: numbers the rows of a table by triggers. unique_text_detach_number_v1 removes them.';
 
-CREATE FUNCTION "unique_text_detach_number_v1"(on_table pg_catalog.regclass, property pg_catalog.text,
-  kept_as pg_catalog.text DEFAULT NULL)
-RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $detach$
--- Drops the triggers of a number, its function, and its table of scopes, which stays under another name if an attach is
--- to go on from it. Returns whether there were any triggers.
+CREATE FUNCTION "unique_text_number_drop_scopes_v1"(plan pg_catalog.jsonb, kept_as pg_catalog.text)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $drop_scopes$
+-- Drops the table of scopes, or gives it another name if an attach is to go on from it.
 DECLARE
   one record;
-  functions oid[] := '{}';
-  found_any boolean := false;
 BEGIN
-  FOR one IN SELECT g.tgname, p.oid, (pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (SELECT FROM
-        aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)) AS ours
-      FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.tgrelid = on_table AND g.tgparentid = 0
-        AND position(convert_to(format('"kind": "number", "name": %s', to_jsonb(property)), 'UTF8') IN g.tgargs) > 0
-  LOOP
-    found_any := true;
-    functions := functions || CASE WHEN one.ours THEN ARRAY[one.oid] END;
-    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-  END LOOP;
   FOR one IN SELECT k.oid::regclass AS name FROM pg_trigger AS g JOIN pg_class AS k ON k.oid = g.tgrelid
       JOIN pg_proc AS p ON p.oid = g.tgfoid
-      WHERE p.oid = ANY (functions) AND g.tgnargs = 0 AND k.relkind = 'r' AND k.relowner = p.proowner LOOP
+      WHERE plan->'former' @> to_jsonb(p.oid) AND g.tgnargs = 0 AND k.relkind = 'r' AND k.relowner = p.proowner
+        AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (
+          SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
+  LOOP
     EXECUTE CASE WHEN kept_as IS NULL THEN format('DROP TABLE %s', one.name)
       ELSE format('ALTER TABLE %s RENAME TO %I', one.name, kept_as) END;
   END LOOP;
-  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (functions)
-      AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid) LOOP
-    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
-  END LOOP;
-  RETURN found_any;
+  RETURN plan;
 END
-$detach$;
+$drop_scopes$;
+
+-- Column and index remain. Returns whether there were any triggers.
+CREATE FUNCTION "unique_text_detach_number_v1"(on_table pg_catalog.regclass, property pg_catalog.text,
+  kept_as pg_catalog.text DEFAULT NULL)
+RETURNS pg_catalog.bool LANGUAGE sql SET search_path = pg_catalog, pg_temp
+RETURN "unique_text_clean_v1"(on_table, "unique_text_number_drop_scopes_v1"(
+  "unique_text_drop_v1"(on_table, 'number'::pg_catalog.text, property), kept_as));
 COMMENT ON FUNCTION "unique_text_detach_number_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text) IS
   'typeorm-unique-text: removes what unique_text_attach_number_v1 made for a number. Its column and index remain.';
 

@@ -129,7 +129,7 @@ async function synchronizeWithTriggers(
     await emit(queryRunner, comments)
     const missing = await missingParts(queryRunner, plans, planned.up)
     const library = { up: missing.map(({ schema, part }) => createPart(schema, part)), down: [] }
-    await emit(queryRunner, { up: [], down: missing.map(({ schema, part }) => dropPart(schema, part)) })
+    await emit(queryRunner, { up: [], down: missing.toReversed().map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
     await emit(queryRunner, library)
     await emit(queryRunner, makeRoom(plans, orphans))

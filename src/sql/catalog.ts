@@ -495,7 +495,8 @@ export async function installedLibraries(
 
 /**
  * Drops our functions in these schemas that no trigger or check calls any more. Functions of other roles stay. So does a
- * function with our mark that returns no `trigger` or that an extension needs, because it is not ours.
+ * function with our mark that returns no `trigger` or that an extension needs, because it is not ours. Functions of the
+ * library call each other, and are dropped together.
  */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
   const rows = (await query(
@@ -508,7 +509,8 @@ export async function dropOrphans(query: Query, schemas: readonly string[]): Pro
         AND (l.name IS NOT NULL OR p.prorettype ${EQUALS} 'pg_catalog.trigger'::pg_catalog.regtype AND (${IS_MARKED}
           OR pg_catalog.starts_with(pg_catalog.obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: unique_text_detach')))
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend AS d
-          WHERE d.refclassid ${EQUALS} 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid ${EQUALS} p.oid)
+          WHERE d.refclassid ${EQUALS} 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid ${EQUALS} p.oid
+            AND d.classid ${op('<>')} d.refclassid)
       ORDER BY 1`,
     [schemas, TRIGGER_MARK, LIBRARY_FUNCTIONS],
   )) as readonly { readonly name: string }[]

@@ -1,3 +1,4 @@
+import { ATTACH_SQL } from '../library/attach'
 import { NUMBERS_SQL } from '../library/numbers'
 import { REPORT_SQL } from '../library/report'
 import { TEXTS_SQL } from '../library/texts'
@@ -7,12 +8,25 @@ import { EQUALS, tableName, type TextTable } from './text-table'
 
 /** The parts of the library. Each has the functions that it creates, with their arguments. */
 const PARTS: Readonly<
-  Record<'report' | 'texts' | 'numbers' | 'urls', { readonly sql: string; readonly functions: readonly string[] }>
+  Record<
+    'report' | 'attach' | 'texts' | 'numbers' | 'urls',
+    { readonly sql: string; readonly functions: readonly string[] }
+  >
 > = {
   report: { sql: REPORT_SQL, functions: ['unique_text_report_v1()'] },
+  attach: {
+    sql: ATTACH_SQL,
+    functions: [
+      'unique_text_create_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_drop_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text)',
+      'unique_text_clean_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+    ],
+  },
   texts: {
     sql: TEXTS_SQL,
     functions: [
+      'unique_text_chain_code_v1()',
+      'unique_text_code_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
       'unique_text_attach_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text)',
     ],
@@ -20,7 +34,10 @@ const PARTS: Readonly<
   numbers: {
     sql: NUMBERS_SQL,
     functions: [
+      'unique_text_number_code_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_number_scopes_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_attach_number_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_number_drop_scopes_v1(pg_catalog.jsonb, pg_catalog.text)',
       'unique_text_detach_number_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text)',
       'unique_text_fill_number_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.bool)',
     ],
@@ -51,7 +68,9 @@ export const firstFunction = (part: LibraryPart): string => PARTS[part].function
 
 /** The statements of a part, in one string. maintainers/protocol.md describes the protocol that it keeps. */
 export const createPart = (schema: string | undefined, part: LibraryPart): string =>
-  schema === undefined ? PARTS[part].sql : PARTS[part].sql.replaceAll('FUNCTION "', () => `FUNCTION ${quote(schema)}."`)
+  schema === undefined
+    ? PARTS[part].sql
+    : PARTS[part].sql.replaceAll('"unique_text_', () => `${quote(schema)}."unique_text_`)
 
 export const dropPart = (schema: string | undefined, part: LibraryPart): string =>
   `DROP FUNCTION ${list(
@@ -88,8 +107,14 @@ END
 }
 
 /** The parts that these need, in the order of their creation. */
-export const neededFor = (parts: readonly LibraryPart[]): LibraryPart[] =>
-  (Object.keys(PARTS) as LibraryPart[]).filter((one) => parts.includes(one) || (one === 'report' && parts.length > 0))
+export function neededFor(parts: readonly LibraryPart[]): LibraryPart[] {
+  const needed: readonly LibraryPart[] = [
+    ...parts,
+    ...(parts.length > 0 ? (['report'] as const) : []),
+    ...(parts.some((one) => one === 'texts' || one === 'numbers') ? (['attach'] as const) : []),
+  ]
+  return (Object.keys(PARTS) as LibraryPart[]).filter((one) => needed.includes(one))
+}
 
 type TableName = Pick<TextTable, 'schema' | 'table'>
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Finding } from '../errors'
 import type { Change } from '../sql/alter'
 import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
-import { attach, detach, partOf, temporary } from '../sql/library'
+import { attach, detach, neededFor, partOf, temporary } from '../sql/library'
 import { tableName, type TextTable } from '../sql/text-table'
 import { dropTrigger, type KeptTable } from '../sql/trigger-set'
 import { type Wording, wordsOf } from '../sql/written'
@@ -62,10 +62,9 @@ export const wantedDeclaration = <D extends Declared>(
 
 /** Everything that states the conditions of the triggers of declarations in the server's words. */
 export const wordedDeclared = (wanted: readonly WantedDeclaration[]): Wording[] => [
-  ...[...new Set(wanted.map(({ declaration }) => partOf(declaration.kind)))].map((part) => ({
-    key: 'library',
-    make: () => temporary.library(part),
-  })),
+  ...neededFor(wanted.map(({ declaration }) => partOf(declaration.kind)))
+    .filter((part) => part !== 'report')
+    .map((part) => ({ key: 'library', make: () => temporary.library(part) })),
   ...wanted.map(({ declaration, label }): Wording => ({
     key: 'declaration',
     make: (name) => temporary.attach(name, declaration.kind, { ...shortDeclaration(declaration), guard: label }),

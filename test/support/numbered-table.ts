@@ -36,7 +36,9 @@ export interface NumberedTableOptions {
 
 let mutated = false
 
-const LIBRARY = ['attach', 'detach', 'fill'].map((name) => `unique_text_${name}_number_v1`).join(', ')
+const LIBRARY = ['attach_number', 'detach_number', 'fill_number', 'number_code', 'number_scopes', 'number_drop_scopes']
+  .map((name) => `unique_text_${name}_v1`)
+  .join(', ')
 
 /** Makes the table anew, with its indexes and triggers. */
 export async function createNumberedTable(

@@ -51,7 +51,9 @@ describe('attach refuses', () => {
   })
   test('a view', async () => {
     await client.query('create view seen as select * from page')
-    const attached = client.query(`select unique_text_attach_v1('seen', '{"name": "url"}')`)
+    const attached = client.query(
+      `select unique_text_attach_v1('seen', '{"name": "url", "text": ["url"], "index": "i"}')`,
+    )
     await expect(attached).rejects.toMatchObject({ code: '42809' })
   })
   test('a role that does not own the table', async () => {

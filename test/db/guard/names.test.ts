@@ -94,7 +94,7 @@ test('the text column may have the name of a variable', async () => {
   expect(await rowsOf(client, table)).toBe('a2@0! a3@2')
 })
 
-const PARTS = ['texts', 'report'] as const
+const PARTS = ['texts', 'attach', 'report'] as const
 
 test('what the guard drops is everything it made', async () => {
   const table = await freshTable(client, named(`it"s $guard$`))

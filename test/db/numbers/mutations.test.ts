@@ -103,7 +103,7 @@ const MUTATIONS: readonly (readonly [table: NumberTable, of: readonly Mutation[]
   [
     counted,
     [
-      ['rows that come are not counted', `'count_insert', counts`, `'count_insert', false`, 'three insert'],
+      ['rows that come are not counted', `'_count_insert', counts`, `'count_insert', false`, 'three insert'],
       ['rows that go are not counted', `'count_delete', counts`, `'count_delete', false`, 'one is deleted'],
       ['rows that move are not counted there', `concat(gone, ' UNION ALL ', came)`, 'gone', 'one moves'],
       ['rows that move are counted here', `concat(gone, ' UNION ALL ', came)`, 'came', 'one moves'],

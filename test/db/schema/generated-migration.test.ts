@@ -57,9 +57,9 @@ test.each([
   expect(linesOf(ofGuard([...up, ...down])).filter((line) => line.length > 120)).toEqual([])
 })
 
-const PARTS = ['report', 'texts'] as const
+const PARTS = ['report', 'attach', 'texts'] as const
 const CREATED = PARTS.map((part) => createPart(undefined, part))
-const DROPPED = PARTS.map((part) => dropPart(undefined, part))
+const DROPPED = PARTS.toReversed().map((part) => dropPart(undefined, part))
 
 /** What generates the library, and what follows it. */
 const withoutLibrary = (statements: readonly string[]): string[] =>
@@ -67,8 +67,8 @@ const withoutLibrary = (statements: readonly string[]): string[] =>
 
 test('the first text comes with the library, which a revert drops', async () => {
   const { up, down } = await generate(await open(Page, true))
-  expect(up.slice(0, 2)).toEqual(CREATED)
-  expect(down.slice(-2)).toEqual(DROPPED)
+  expect(up.slice(0, 3)).toEqual(CREATED)
+  expect(down.slice(-3)).toEqual(DROPPED)
   const [attached, ...more] = withoutLibrary(up).filter((one) => !one.startsWith('CREATE '))
   expect([attached, more]).toEqual([expect.stringMatching(/^SELECT "unique_text_attach_v1"/), []])
   expect(withoutLibrary(up).join('').length).toBeLessThanOrEqual(1_200)
