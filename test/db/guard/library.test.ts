@@ -402,6 +402,22 @@ describe('the declaration', () => {
   })
 })
 
+test('attach and detach call their own helpers, whatever the search path finds first', async () => {
+  const { rows } = await client.query<{ home: string }>('select current_schema() as home')
+  const home = quote(rows[0]?.home ?? '')
+  const trap = (args: string): string => `(${args}) returns jsonb language plpgsql as $$ begin raise 'trap'; end $$`
+  await client.query(
+    `drop schema if exists trap cascade; create schema trap; set search_path to trap, ${home};
+     create function trap.unique_text_create_v1${trap('regclass, jsonb')};
+     create function trap.unique_text_drop_v1${trap('regclass, text, text')};
+     create function trap.unique_text_clean_v1${trap('regclass, jsonb')}`,
+  )
+  const declared = literal(JSON.stringify(guardOf(textTable()).declaration))
+  await client.query(`select ${home}.unique_text_attach_v1('${home}.page', ${declared})`)
+  await client.query(`select ${home}.unique_text_detach_v1('${home}.page', 'url'); set search_path to ${home}`)
+  expect([await triggers(), await functions()]).toEqual([[], []])
+})
+
 test('detach says whether there was a guard', async () => {
   const detach = async (): Promise<unknown[]> =>
     (await client.query(`select unique_text_detach_v1('page', 'url') as was`)).rows

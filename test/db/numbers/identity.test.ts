@@ -89,6 +89,20 @@ test('a declaration that another role has put into a trigger moves and drops not
   expect(await scopesIn()).toEqual([])
 })
 
+test('attach again lets readers go on, and does not wait for them', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1])
+  const reader = await db.client()
+  await reader.query(`begin; set local lock_timeout = '2s'; select * from comment`)
+  await client.query(`begin; set local lock_timeout = '2s'`)
+  await client.query(numberOf(of('comment', { start: 5 })).attach)
+  expect((await reader.query('select * from comment')).rows).toHaveLength(1)
+  await client.query('commit')
+  await reader.query('commit')
+  await insert('comment', [2])
+  expect(await numbersOf(client, comment)).toBe('1: 1 #1; 2: 5 #1')
+})
+
 test('a table of scopes that is renamed is found by its trigger', async () => {
   await createNumberedTable(client, comment)
   await insert('comment', [1, 1, 1])
