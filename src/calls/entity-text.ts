@@ -12,8 +12,7 @@ import {
   textsOfTable,
 } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'
-import type { BatchRow } from '../sql/batch'
-import type { Statement, StoredRow } from '../sql/find'
+import type { BatchRow, Statement, StoredRow } from '../sql/find'
 import type { SpatialColumn } from '../sql/types'
 import type { SqlOfRows } from '../sql/upsert'
 import { requireManager } from './call-options'

@@ -20,7 +20,7 @@ import { finish, hydrate, relationsToLoad } from './hydrate'
 import { isDeleted, requireDeleteDate } from './look-up'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
 import { type FindOrCreateResult, findOrCreateRow } from './one-row'
-import { isDeferred, requestedRow } from './row-values'
+import { DeferredRow, requestedRow } from './row-values'
 import { keyValues, normalized, requireObject, withPromised } from './values'
 import { countResults, watched } from './watch'
 
@@ -62,12 +62,9 @@ async function findOrCreateImpl<Entity extends ObjectLiteral, Given = DeepPartia
   const session = await openSession(manager)
   try {
     const coalescer = coalescerOf(session, entityText)
+    const late = new DeferredRow(session, entityText, requested)
     // A call that need not wait is not delayed by a promise either.
-    const waits = coalescer.enter({
-      row: requested.row,
-      missing: isDeferred(entityText, requested) ? 'ask' : 'insert',
-      takes,
-    })
+    const waits = coalescer.enter({ row: requested.row, missing: late.isNeeded ? 'ask' : 'insert', takes })
     const answer = waits && (await waits)
     let result: FindOrCreateResult<Entity> | undefined
     if (answer?.stored) {
@@ -82,7 +79,7 @@ async function findOrCreateImpl<Entity extends ObjectLiteral, Given = DeepPartia
         for (let again = false; !result; again = true) {
           const ready = await readyText(session, entityText)
           try {
-            result = await findOrCreateRow<Entity>(session, ready, heard, onDeleted)
+            result = await findOrCreateRow<Entity>(session, ready, heard, late, onDeleted)
           } catch (error) {
             requireChanged(session, entityText, error, again)
           }

@@ -5,8 +5,8 @@ import { hasSpare, isAwaited } from '../connection/wire'
 import { TransactionAbortedError, UniqueTextError } from '../errors'
 import { registry } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'
-import type { BatchRow } from '../sql/batch'
 import { columnDefaults } from '../sql/catalog'
+import type { BatchRow } from '../sql/find'
 import { isRowError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { guardError } from '../typeorm/refusals'
@@ -32,6 +32,7 @@ import { type EntityText, keyOnly, onTable, type ReadyText, readyText } from './
 import { finish, hydrate, listensTo, listensToLoad, type RelationsToLoad, relationsToLoad } from './hydrate'
 import { type FindOrCreateResult, findOrCreateRow, isHeard, upsertRow } from './one-row'
 import {
+  DeferredRow,
   isReplaced,
   type RequestedRow,
   requestedRow,
@@ -662,7 +663,13 @@ async function runSingly<Entity extends ObjectLiteral>(
       const run = async ({ entityText }: ManyCall<Entity>): Promise<FindOrCreateResult<Entity>> =>
         await (updates && isChanging(updates, item.row)
           ? upsertRow<Entity>(session, entityText, requested, updates)
-          : findOrCreateRow<Entity>(session, entityText, requested, onDeleted))
+          : findOrCreateRow<Entity>(
+              session,
+              entityText,
+              requested,
+              new DeferredRow(session, entityText, requested),
+              onDeleted,
+            ))
       const result = await run(call).catch(async (error: unknown) => {
         const changed = await onChanged(call, error)
         if (!changed) throw error

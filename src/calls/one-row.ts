@@ -9,15 +9,7 @@ import type { DeletedOption } from './call-options'
 import type { EntityText, ReadyText, Updates } from './entity-text'
 import { afterWrite, entitylessEvent, fire, hydrate, isEntityOfClass, listensTo } from './hydrate'
 import { find, theOne, isDeleted } from './look-up'
-import {
-  DeferredRow,
-  entityToInsert,
-  isDeferred,
-  type RequestedRow,
-  type RowValues,
-  withOnly,
-  withOthersOf,
-} from './row-values'
+import { DeferredRow, entityToInsert, type RequestedRow, type RowValues, withOnly, withOthersOf } from './row-values'
 import { statementsOf, upsertStatementsOf } from './statements'
 import { mayUpdate, updateOf } from './updates'
 import { withPromised } from './values'
@@ -44,11 +36,11 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
   entityText: ReadyText,
   requested: RequestedRow,
+  late: DeferredRow,
   onDeleted?: OnDeleted,
 ): Promise<FindOrCreateResult<Entity>> {
   const attempts = new Attempts(session, entityText.declaration.name)
-  const late = new DeferredRow(session, entityText, requested)
-  let row = isDeferred(entityText, requested) ? undefined : requested.row
+  let row = late.isNeeded ? undefined : requested.row
   for (;;) {
     let found: StoredRow | undefined
     let stored: StoredRow | undefined

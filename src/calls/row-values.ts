@@ -221,15 +221,13 @@ export function entityToInsert(
   return more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
 }
 
-/** Returns whether its values are complete only once the row is known to be missing. */
-export const isDeferred = (entityText: EntityText, { create }: RequestedRow): boolean =>
-  create !== undefined || listensTo('Insert', entityText)
-
 /**
- * Completes a deferred row after a look-up found none: calls `create`, and fires BeforeInsert. Both run once for all
- * attempts, and without a connection.
+ * Completes a row after a look-up found none: calls `create`, and fires BeforeInsert. Both run once for all attempts, and
+ * without a connection.
  */
 export class DeferredRow {
+  /** Whether the values are complete only once the row is known to be missing. */
+  readonly isNeeded: boolean
   /** The entity that BeforeInsert got, and that AfterInsert will get. */
   entity: ObjectLiteral | undefined
 
@@ -237,7 +235,9 @@ export class DeferredRow {
     private readonly session: Session,
     private readonly entityText: EntityText,
     private readonly requested: RequestedRow,
-  ) {}
+  ) {
+    this.isNeeded = requested.create !== undefined || listensTo('Insert', entityText)
+  }
 
   async complete(): Promise<RowValues> {
     if (this.requested.create) await this.session.release()

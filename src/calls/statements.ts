@@ -1,7 +1,8 @@
 import type { EntityMetadata } from 'typeorm'
 import { type ColumnMetadata, numbersOfTable, rootOf } from '../registry/registry'
-import { type BatchRow, findManyStatement, findOrCreateManyStatement, findTogetherStatement } from '../sql/batch'
+import { findManyStatement, findOrCreateManyStatement, findTogetherStatement } from '../sql/batch'
 import {
+  type BatchRow,
   createInChainStatement,
   createStatement,
   findOrCreateStatement,

@@ -6,7 +6,7 @@ import { calledFrom, callerOf } from './caller'
 import { entityTextOf, readyText, requireChanged } from './entity-text'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
 import { type FindOrCreateResult, findOrCreateRow, upsertRow } from './one-row'
-import { requestedRow } from './row-values'
+import { DeferredRow, requestedRow } from './row-values'
 import { isChanging, requireUsed, updatesOf } from './updates'
 import { finish, relationsToLoad } from './hydrate'
 import { withPromised } from './values'
@@ -81,7 +81,7 @@ async function upsertByTextImpl<Entity extends ObjectLiteral>(
         try {
           result = isChanging(updates, requested.row)
             ? await upsertRow<Entity>(session, ready, requested, updates)
-            : await findOrCreateRow<Entity>(session, ready, requested)
+            : await findOrCreateRow<Entity>(session, ready, requested, new DeferredRow(session, ready, requested))
         } catch (error) {
           requireChanged(session, entityText, error, again)
         }

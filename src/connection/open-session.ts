@@ -14,15 +14,7 @@ import type { Statement, WireRow } from '../sql/find'
 import { endsConnection, isSerializationError } from '../sql/sqlstate'
 import { ownTransaction, savepoint, type SavepointCommands } from '../sql/transaction-commands'
 import { beganOutside, beginCall, inSection, lockMutex, orStuck, untilOwnEnded } from './mutex'
-import {
-  driverErrorOf,
-  inSavepointOf,
-  needsNoWrapping,
-  parsed,
-  queryByTypeOrm,
-  sendPrepared,
-  sendWatched,
-} from './send'
+import { driverErrorOf, inSavepointOf, needsNoWrapping, parsed, queryByTypeOrm, sendPrepared } from './send'
 import {
   isUnheard,
   logSlow,
@@ -123,9 +115,8 @@ export class PoolSession implements Session {
     const started = performance.now()
     let rows: readonly WireRow[]
     try {
-      const { dataSource } = this
-      const sending = { dataSource, statement, values, behindSavepoint: false, safe: true }
-      rows = await (this.around ? sendWatched(client, sending, this.around) : sendPrepared(client, sending))
+      const { dataSource, around } = this
+      rows = await sendPrepared(client, { dataSource, statement, values, behindSavepoint: false, safe: true, around })
     } catch (error) {
       throw await this.failed(error, sent)
     }
@@ -433,10 +424,9 @@ class SharedSession implements Session {
     const lock = lockMutex(this.queryRunner)
     try {
       if (lock.before) await orStuck(this.queryRunner, lock.before)
-      const { dataSource, step: requireOwn } = this
+      const { dataSource, around, step: requireOwn } = this
       const safe = behindSavepoint || !this.inTransaction
-      const sending = { dataSource, statement, values, behindSavepoint, safe, requireOwn }
-      rows = await (this.around ? sendWatched(client, sending, this.around) : sendPrepared(client, sending))
+      rows = await sendPrepared(client, { dataSource, statement, values, behindSavepoint, safe, around, requireOwn })
       hearTransaction(this.queryRunner)
       lock.release()
     } catch (error) {

@@ -37,6 +37,8 @@ export interface PreparedSending {
   readonly safe: boolean
   /** Throws if the connection is no longer ours to use. @default nobody else uses it */
   readonly requireOwn?: () => void
+  /** The transaction around the call for which the statement may wait. */
+  readonly around: OpenTransaction | undefined
 }
 
 /**
@@ -48,6 +50,11 @@ export interface PreparedSending {
  * @throws TransactionAbortedError if the name's failure aborted the caller's transaction. The next try uses a new name
  */
 export async function sendPrepared(client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> {
+  const { dataSource, around } = sending
+  if (around) {
+    const send = async (): Promise<readonly WireRow[]> => await sendPrepared(client, { ...sending, around: undefined })
+    return await orWaitsForItself(dataSource, client, around, send)
+  }
   const names = namesOf(client)
   const taken = takeName(client, names, sending)
   if (names.givenUp.length > 0) await closeNames(client, names.takeGivenUp())
@@ -69,14 +76,6 @@ export async function sendPrepared(client: PgClient, sending: PreparedSending): 
 /** Whether a statement may have failed because of its name. */
 const isOfName = (error: unknown, reused: boolean): boolean =>
   serverError(error)?.code === SQLSTATE.duplicatePreparedStatement || (reused && mayBeStale(error))
-
-/** Does what `sendPrepared` does, for a statement that may wait for a transaction around the call. */
-export const sendWatched = (
-  client: PgClient,
-  sending: PreparedSending,
-  around: OpenTransaction,
-): Promise<readonly WireRow[]> =>
-  orWaitsForItself(sending.dataSource, client, around, async () => await sendPrepared(client, sending))
 
 function takeName(
   client: PgClient,

@@ -2,30 +2,23 @@ import { asStored, typeOf } from './types'
 import { list, transition, unnest } from './identifier'
 import {
   anyNumber,
-  columnsParser,
+  type BatchLayout,
+  type BatchRow,
   CREATED,
   doNothing,
   holdsText,
   insertColumns,
-  isCreated,
   keyColumns,
   named,
   nameList,
   parameter,
+  parserOf,
   type RowShape,
   selectRow,
-  sentInBatch,
   type Statement,
-  type StoredRow,
   written,
 } from './find'
 import { field, isLive, op, tableName, within } from './text-table'
-
-/** A stored row that answers one row of a batch. */
-export interface BatchRow extends StoredRow {
-  /** 0-based index of the row in the batch. */
-  readonly index: number
-}
 
 /**
  * Finds, or inserts at number 0, many rows in one round trip. A parameter is an array of texts for each column. Then an
@@ -47,7 +40,7 @@ export function findOrCreateManyStatement(shape: RowShape): Statement<BatchRow> 
 SELECT * FROM found
 UNION ALL
 ${selectCreated(shape)}`
-  const parse = batchParser(shape, false)
+  const parse = parserOf(shape, false, BY_ORDINAL)
   return isKept ? named(sql, parse) : { name: '', sql, parse }
 }
 
@@ -56,7 +49,7 @@ const unseen = (array: string): string => `(SELECT ${array})`
 
 /** Finds rows with the texts of a batch. A text has several only if the guard was off. Takes the key's parameters. */
 export function findManyStatement(shape: RowShape): Statement<BatchRow> {
-  return { name: '', sql: findMany(shape), parse: batchParser(shape, false) }
+  return { name: '', sql: findMany(shape), parse: parserOf(shape, false, BY_ORDINAL) }
 }
 
 const findMany = (shape: RowShape, givenArray?: (array: string) => string): string =>
@@ -68,7 +61,7 @@ const findMany = (shape: RowShape, givenArray?: (array: string) => string): stri
  * than one for any number that it would plan every time.
  */
 export function findTogetherStatement(shape: RowShape): Statement<BatchRow> {
-  return named(findMany(shape, unseen), batchParser(shape, false))
+  return named(findMany(shape, unseen), parserOf(shape, false, BY_ORDINAL))
 }
 
 /** LATERAL has a limit because a join would read the whole of a small table. A limit of 2 shows a duplicate. */
@@ -144,20 +137,8 @@ FROM created AS t
 JOIN ${inputName(shape)} AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
 }
 
-/** @param tellsOthers the statement includes other texts */
-export function batchParser(shape: RowShape, tellsOthers: boolean): Statement<BatchRow>['parse'] {
-  const columnsOf = columnsParser(shape, { start: 1, tellsOthers }, sentInBatch)
-  return (row, values) => {
-    const [ordinal, created, hashNumber] = row
-    const index = Number(ordinal) - 1
-    return {
-      index,
-      created: isCreated(created),
-      hashNumber: Number(hashNumber),
-      columns: columnsOf(row, values, index),
-    }
-  }
-}
+/** A row begins with its 1-based position in the batch. */
+export const BY_ORDINAL: BatchLayout = { start: 1, indexOf: ([ordinal]) => Number(ordinal) - 1 }
 
 /** The name of the rows of the batch. A table of this name would be hidden. */
 export const inputName = ({ table }: RowShape): string => transition('input', table.table)

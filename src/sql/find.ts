@@ -15,6 +15,12 @@ export interface StoredRow {
   readonly columns: readonly unknown[]
 }
 
+/** A stored row that answers one row of a batch. */
+export interface BatchRow extends StoredRow {
+  /** 0-based index of the row in the batch. */
+  readonly index: number
+}
+
 /**
  * The columns of a row, by their database names. The parameters of every statement are the row's values in this order:
  * scope, text, hash, then `others`.
@@ -80,42 +86,43 @@ export function otherTexts(shape: RowShape, value: (index: number) => string): s
     THEN pg_catalog.json_build_array(${stored})::pg_catalog.text END`
 }
 
-/** The positions that a parser reads, 0-based in the row and in the parameters of the statement. */
-interface Layout {
-  /** The position in the row of the first column of `selectRow`. */
+/** Reads a row of a batch: where the first column of `selectRow` is, and the index of the row in the batch. */
+export interface BatchLayout {
   readonly start: number
-  /** The row includes other texts. */
-  readonly tellsOthers: boolean
+  readonly indexOf: (row: WireRow) => number
 }
 
-/** Returns a sent text: a parameter of the statement, or an element of its array. */
-type Sent = (values: readonly unknown[], parameter: number, row: number) => unknown
-
-export const sentInBatch: Sent = (values, parameter, row) => (values[parameter] as readonly unknown[])[row]
-
-/** Reads the columns of the shape from a row, or from the sent values. */
-export function columnsParser(
+/**
+ * Parses a stored row. Texts that the server does not return are those that were sent.
+ *
+ * @param tellsOthers whether the row includes other texts
+ * @param layout for a statement whose parameters are arrays. @default one row, and parameters of its own
+ */
+export function parserOf(
   { table, select, echoed }: RowShape,
-  { start, tellsOthers }: Layout,
-  sent: Sent,
-): (row: WireRow, values: readonly unknown[], index: number) => unknown[] {
+  tellsOthers: boolean,
+  { start, indexOf }: Partial<BatchLayout> & Pick<BatchLayout, 'start'> = { start: 0 },
+): Parse<BatchRow> {
   const parameters = echoed.map((name) => table.scope.length + table.text.findIndex((text) => text.name === name))
   const others = tellsOthers && echoed.length > 0 ? start + 2 : undefined
   const echo = select.map((name) => echoed.indexOf(name))
-  return (row, values, index) => {
+  return (row, values) => {
+    const index = indexOf?.(row) ?? 0
     const json = others === undefined ? undefined : row[others]
     const stored = typeof json === 'string' ? (JSON.parse(json) as readonly unknown[]) : undefined
     let next = others === undefined ? start + 2 : others + 1
     const columns: unknown[] = []
     for (const nth of echo) {
       if (nth === -1) columns.push(row[next++])
-      else columns.push(stored ? stored[nth] : sent(values, parameters[nth] ?? 0, index))
+      else if (stored) columns.push(stored[nth])
+      else {
+        const sent = values[parameters[nth] ?? 0]
+        columns.push(indexOf ? (sent as readonly unknown[])[index] : sent)
+      }
     }
-    return columns
+    return { index, created: row[start] !== null, hashNumber: Number(row[start + 1]), columns }
   }
 }
-
-export const isCreated = (created: unknown): boolean => created !== null
 
 /**
  * The columns of the shape, named by position, because a column before them may have the same name. An INSERT or an
@@ -153,15 +160,6 @@ type Parse<Row> = Statement<Row>['parse']
 
 export function named<Row>(sql: string, parse: Parse<Row>): Statement<Row> {
   return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
-}
-
-/** Parses the result of a statement for one row. */
-export function parserOf(shape: RowShape, tellsOthers: boolean): Parse<StoredRow> {
-  const columnsOf = columnsParser(shape, { start: 0, tellsOthers }, (values, nth) => values[nth])
-  return (row, values) => {
-    const [created, hashNumber] = row
-    return { created: isCreated(created), hashNumber: Number(hashNumber), columns: columnsOf(row, values, 0) }
-  }
 }
 
 /** Scope, text and hash, which identify a row. */

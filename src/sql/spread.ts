@@ -1,16 +1,14 @@
-import type { BatchRow } from './batch'
 import { asStored } from './types'
 import { dollarQuote, literal, qualified, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import {
   anyNumber,
   asText,
-  columnsParser,
+  type BatchRow,
   CREATED,
   doNothing,
   isTheRow,
   insertColumns,
-  isCreated,
   keyColumns,
   named,
   nameList,
@@ -19,10 +17,10 @@ import {
   returnedRow,
   type RowShape,
   selectRow,
-  sentInBatch,
   type Statement,
   type StoredRow,
   unechoed,
+  type WireRow,
   written,
 } from './find'
 import {
@@ -259,8 +257,7 @@ const NO_ROW = -1
 
 function spreadParser(shape: RowShape, given: Given): Statement<BatchRow>['parse'] {
   const { scope, text } = shape.table
-  const key = scope.length + text.length
-  const columnsOf = columnsParser(shape, { start: key, tellsOthers: false }, sentInBatch)
+  const start = scope.length + text.length
   // The key of a row is the 1-based place of each of its scopes among the given ones, and its texts.
   const places = new Map<string, number>()
   const firsts = scopesOf(shape.table, given).map((values) => new Map(values.map((value, place) => [value, place + 1])))
@@ -269,12 +266,9 @@ function spreadParser(shape: RowShape, given: Given): Statement<BatchRow>['parse
     const texts = text.map((__, index) => given[scope.length + index]?.[place] ?? null)
     places.set(JSON.stringify([...scopes, ...texts]), place)
   })
-  return (row) => {
-    const index = places.get(JSON.stringify(row.slice(0, key))) ?? NO_ROW
-    const [created, hashNumber] = row.slice(key)
-    const columns = index === NO_ROW ? [] : columnsOf(row, given, index)
-    return { index, created: isCreated(created), hashNumber: Number(hashNumber), columns }
-  }
+  const indexOf = (row: WireRow): number => places.get(JSON.stringify(row.slice(0, start))) ?? NO_ROW
+  const parse = parserOf(shape, false, { start, indexOf })
+  return (row) => parse(row, given)
 }
 
 /** Updates the row that holds the text. Returns nothing if there is no such row, or if it needs no change. */

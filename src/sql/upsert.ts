@@ -1,16 +1,8 @@
-import {
-  batchParser,
-  type BatchRow,
-  broughtOr,
-  createdMany,
-  input,
-  inputName,
-  inputOrder,
-  selectCreated,
-} from './batch'
+import { broughtOr, BY_ORDINAL, createdMany, input, inputName, inputOrder, selectCreated } from './batch'
 import { asStored, typeOf } from './types'
 import { literal, quote } from './identifier'
 import {
+  type BatchRow,
   CREATED,
   createdRow,
   insertColumns,
@@ -143,7 +135,7 @@ WHERE NOT o.changed`
 SELECT * FROM updated
 UNION ALL
 ${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${condition ? unchanged : ''}`
-  return { name: '', sql, parse: batchParser(shape, true) }
+  return { name: '', sql, parse: parserOf(shape, true, BY_ORDINAL) }
 }
 
 /**

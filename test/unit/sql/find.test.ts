@@ -121,8 +121,18 @@ test('parameters are scope, text, hash, and then the others', () => {
 
 test('a row from the wire becomes a stored row, whatever the driver makes of a number or a boolean', () => {
   const { parse } = findOrCreateStatement(plain)
-  expect(parse(['yes', '0', 7, 'a', null], [])).toEqual({ created: true, hashNumber: 0, columns: [7, 'a', null] })
-  expect(parse([null, 2n, 7, 'a', null], [])).toEqual({ created: false, hashNumber: 2, columns: [7, 'a', null] })
+  expect(parse(['yes', '0', 7, 'a', null], [])).toEqual({
+    index: 0,
+    created: true,
+    hashNumber: 0,
+    columns: [7, 'a', null],
+  })
+  expect(parse([null, 2n, 7, 'a', null], [])).toEqual({
+    index: 0,
+    created: false,
+    hashNumber: 2,
+    columns: [7, 'a', null],
+  })
 })
 
 test('texts that do not come over the wire are those that were sent', () => {
