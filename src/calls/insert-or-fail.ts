@@ -21,7 +21,8 @@ import { entityColumns, entityTextOf } from './entity-text'
 import { afterWrite, fill, fire, listensTo, returnedBy } from './hydrate'
 import { inRow, keyValues, requireKnown, requireObject, requireSaved, requireUniqueText, withPromised } from './values'
 import { countInserted, watched } from './watch'
-import { requestedOf, type RequestedText, writeOrFail, type WrittenRow } from './write-or-fail'
+import type { RequestedText, WrittenRow } from './taken'
+import { requestedOf, writeOrFail } from './write-or-fail'
 
 /** A value of a column, or a function that returns SQL for it, as in TypeORM's `insert`. */
 export type Writable<Entity> = DeepPartial<Entity> | QueryDeepPartialEntity<Entity>

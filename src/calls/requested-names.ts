@@ -1,20 +1,10 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
-import { type TakenText, TextRejectedError } from '../errors'
-import {
-  holderName,
-  holderDeclaration,
-  entityKeyTexts,
-  namesTable,
-  namesText,
-  textsOfKey,
-  typedKey,
-} from '../registry/name-declarations'
-import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
+import { TextRejectedError } from '../errors'
+import { entityKeyTexts, namesText } from '../registry/name-declarations'
+import { type NameDeclaration, namesOfEntity } from '../registry/registry'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
-import { takenNamesStatement } from '../sql/names-table'
 import { normalizeText } from '../text/normalizer'
-import { takenName } from '../typeorm/refusals'
 import type { EntityColumns } from './entity-text'
 import { requireObject } from './values'
 
@@ -82,48 +72,3 @@ export async function ensureNamesReady(
     await ensureTriggers(metadata, session.query)
   await ensureReady(namesText(session.dataSource), session)
 }
-
-/**
- * Returns the taken names in the order requested, in one round trip. If an earlier change of the call gives up a name,
- * a later one can take it. If several rows request one name, the first gets it.
- *
- * @param atOnce whether the changes happen at once, so that a row can also take a name that a later one gives up
- */
-export async function takenNames(
-  session: Session,
-  requested: readonly RequestedName[],
-  atOnce = false,
-): Promise<TakenText[]> {
-  if (requested.length === 0) return []
-  const names = namesTable(session.dataSource)
-  const found = await session.rowsOrRollBack(takenNamesStatement(names), [
-    requested.map(({ name }) => name.namespace),
-    requested.map(({ text }) => text),
-    requested.map(({ text }) => names.digest.js(text)),
-  ])
-  const owners = new Map(found.map((each) => [each.requested, each]))
-  const asking = new Set<string>()
-  const changing = new Map<string, RequestedName[]>()
-  const change = (one: RequestedName): void => {
-    if (!one.key) return
-    const key = keyOfRow(one.name, one.key)
-    changing.set(key, [...(changing.get(key) ?? []), one])
-  }
-  if (atOnce) for (const one of requested) change(one)
-  return requested.flatMap((one, position) => {
-    if (!atOnce) change(one)
-    const owner = owners.get(position)
-    const holder = owner && holderDeclaration(dataSourceOf(one.name.metadata), owner)
-    const before = holder && changing.get(keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))))
-    // A change frees the name if it concerns the same row, or a row whose former name is not kept.
-    const isFree = before?.some(({ row, name }) => row === one.row || atOnce || name.former.state === 'free') === true
-    const name = JSON.stringify([one.name.namespace, one.text])
-    const isRepeated = asking.has(name)
-    asking.add(name)
-    if (owner && !isFree) return [takenName(one.name, one.row, owner)]
-    return isRepeated ? [{ ...takenName(one.name, one.row, undefined), repeated: true }] : []
-  })
-}
-
-const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string =>
-  JSON.stringify([holderName(metadata), key])

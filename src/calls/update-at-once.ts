@@ -14,7 +14,7 @@ import type { EntityColumns } from './entity-text'
 import { missingRow, type RowKey } from './row-key'
 import { classFilter } from './statements'
 import { insertValue, pathsBeside } from './values'
-import { type RequestedText, takenParameters, wantedOf, type WrittenRow } from './write-or-fail'
+import { type RequestedText, takenParameters, wantedOf, type WrittenRow } from './taken'
 
 /** A row to change. Listeners may change its values. */
 export interface ChangedRow extends WrittenRow {

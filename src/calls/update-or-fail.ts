@@ -24,7 +24,8 @@ import { ensureNamesReady, requestedNames } from './requested-names'
 import { missingRow, rowKey } from './row-key'
 import { atOnce, type ChangedRow } from './update-at-once'
 import { watched } from './watch'
-import { requestedOf, type RequestedText, writeOrFail } from './write-or-fail'
+import type { RequestedText } from './taken'
+import { requestedOf, writeOrFail } from './write-or-fail'
 
 /**
  * The primary key: a value, of the type of the property `id` if there is one; an object with the whole key and perhaps

@@ -2,8 +2,8 @@
  * @file Makes a `TextTakenError` from the server's error: `textError` for a text, `takenNamesError` for names,
  * `takenNumberError` for a number. TypeORM's own calls throw it in `explain-errors.ts`; find-or-create and upsert throw
  * it in `explain` of `calls/write-or-fail.ts`. There, `requireFree` throws the error of `insertOrFail` and
- * `updateOrFail`, which looks up everything that is taken. Without a refusal, `calls/one-row.ts` throws it for a deleted
- * row, and `calls/hydrate.ts` for a row of another class.
+ * `updateOrFail`: `calls/taken.ts` looks up everything that is taken. Without a refusal, `calls/one-row.ts` throws it for
+ * a deleted row, and `calls/hydrate.ts` for a row of another class.
  */
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import {
