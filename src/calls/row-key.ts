@@ -2,7 +2,6 @@ import { type EntityMetadata, EntityNotFoundError, InstanceChecker, type ObjectL
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
 import { textsOfKey } from '../registry/name-declarations'
-import type { ColumnMetadata } from '../registry/registry'
 import type { EntityColumns } from './entity-text'
 import { requireKeyValues, spelling } from './values'
 
@@ -18,37 +17,41 @@ export interface RowKey {
 
 /** @throws DeclarationError unless it holds the whole primary key */
 export function rowKey(columns: EntityColumns, id: unknown): RowKey {
-  const criteria = criteriaOf(columns, id)
-  const values = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
-  const texts = textsOfKey(values).map((text, index) => spelling(columns, columns.metadata.primaryColumns[index], text))
-  return { criteria, values, identity: JSON.stringify(texts) }
-}
-
-/** @throws DeclarationError unless it holds the whole primary key */
-function criteriaOf(columns: EntityColumns, id: unknown): ObjectLiteral {
-  const { metadata } = columns
-  const [only, another] = metadata.primaryColumns
-  const isKey = typeof id !== 'object' || id instanceof Date
-  const isEntity = typeof metadata.target === 'function' && id instanceof metadata.target
-  // The other values of an entity are loaded ones: its dates are rounded, and its lists are not columns.
-  const given = (isEntity && metadata.getEntityIdMap(id)) || id
-  const criteria: ObjectLiteral = isKey ? {} : { ...(given as object | null) }
-  if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
-  const isWhole = metadata.getEntityIdMap(criteria) !== undefined
+  const { metadata, dataSource } = columns
+  const { primaryColumns } = metadata
+  const criteria = criteriaOf(metadata, id)
   // An operator, SQL or a list may select several rows, or none in particular.
-  const areValues = metadata.primaryColumns.every((column) => {
+  const areValues = primaryColumns.every((column) => {
     const value: unknown = column.getEntityValue(criteria)
     const isList = !column.isArray && Array.isArray(value)
     return !InstanceChecker.isFindOperator(value) && typeof value !== 'function' && !isList
   })
-  if (isWhole && areValues) {
-    requireKeyValues(columns, criteria)
+  if (!areValues || metadata.getEntityIdMap(criteria) === undefined) {
+    const names = primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
+    throw new DeclarationError(
+      `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
+    )
+  }
+  requireKeyValues(columns, criteria)
+  const values = primaryColumns.map((column): unknown =>
+    dataSource.driver.preparePersistentValue(column.getEntityValue(criteria), column),
+  )
+  const texts = textsOfKey(values).map((text, index) => spelling(columns, primaryColumns[index], text))
+  return { criteria, values, identity: JSON.stringify(texts) }
+}
+
+/** Returns the primary key as TypeORM's criteria, and further conditions. It may be incomplete. */
+function criteriaOf(metadata: EntityMetadata, id: unknown): ObjectLiteral {
+  const { primaryColumns, target } = metadata
+  const [only, another] = primaryColumns
+  if (typeof id !== 'object' || id instanceof Date) {
+    const criteria: ObjectLiteral = {}
+    if (only && !another && id !== undefined) only.setEntityValue(criteria, id)
     return criteria
   }
-  const names = metadata.primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
-  throw new DeclarationError(
-    `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
-  )
+  // The other values of an entity are loaded ones: its dates are rounded, and its lists are not columns.
+  const key = typeof target === 'function' && id instanceof target ? metadata.getEntityIdMap(id) : undefined
+  return { ...(key ?? id) }
 }
 
 /** Returns TypeORM's error for a missing row, whose key is in `criteria` alone. TypeORM would put it into the message. */
@@ -59,9 +62,3 @@ export function missingRow(metadata: EntityMetadata, criteria: unknown): EntityN
     message: `Could not find the row of entity "${metadata.name}": no row has the primary key in "criteria".`,
   })
 }
-
-const sentValue = (
-  { dataSource }: Pick<EntityColumns, 'dataSource'>,
-  column: ColumnMetadata,
-  entity: ObjectLiteral,
-): unknown => dataSource.driver.preparePersistentValue(column.getEntityValue(entity), column)

@@ -24,7 +24,6 @@ export interface ChangedRow extends WrittenRow {
 
 /** A column that one of the rows sets. The lists have an element for each row. */
 interface ChangedColumn {
-  readonly column: ColumnMetadata
   readonly values: (string | null)[]
   /** Whether the row sets the column. */
   readonly given: boolean[]
@@ -62,15 +61,14 @@ export async function atOnce(
   if (isAlone || requested.some(({ entityText }) => entityText.ready.distributed)) return undefined
   // A row that is deleted gives up its text and gets no other one. These rows change first.
   const leaving = new Set(requested.filter(({ live }) => live === false).map(({ row }) => row))
-  const ordered = rows.toSorted(
-    (left, right) => Number(leaving.has(right.position)) - Number(leaving.has(left.position)),
-  )
-  const byEntity = groupBy(ordered, ({ columns, position }) => `${leaving.has(position)} ${columns.metadata.name}`)
   const groups: Group[] = []
-  for (const ofEntity of byEntity.values()) {
-    const group = await groupOf(session, ofEntity, requested)
-    if (!group) return undefined
-    groups.push(group)
+  for (const leaves of [true, false]) {
+    const some = rows.filter(({ position }) => leaving.has(position) === leaves)
+    for (const ofEntity of groupBy(some, ({ columns }) => columns.metadata.name).values()) {
+      const group = await groupOf(session, ofEntity, requested)
+      if (!group) return undefined
+      groups.push(group)
+    }
   }
   const staying = requested.filter(({ live }) => live !== false)
   const asides = [...groupBy(staying, ({ entityText }) => entityText.declaration).values()].map((ofText) =>
@@ -136,7 +134,6 @@ function changedColumn(
   if (type !== 'bytea' && sent.some((value) => ArrayBuffer.isView(value))) return undefined
   const options = parameterOptions(dataSource)
   return {
-    column,
     values: sent.map((value) => parameterText(value, options)),
     given: sent.map((value) => value !== undefined),
   }
