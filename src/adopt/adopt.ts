@@ -30,15 +30,8 @@ import { type AdoptionStatus, readStatus } from './status'
 import { ADOPTIONS, keyAsJson, own, refuseWritten, worklistOf } from './table'
 import { findDeclaration, findTarget, noTable, type Target, withText } from './target'
 import { dropAll, GUARDED, UNGUARDED, type Way } from './texts'
-import {
-  type AdoptionState,
-  type AdoptReport,
-  type AdoptRun,
-  createAdoptions,
-  type Duplicates,
-  finishWork,
-  rulesOf,
-} from './work'
+import { type AdoptionState, createAdoptions, finishWork, rulesOf } from './state'
+import type { AdoptReport, AdoptRun, Duplicates } from './work'
 
 /**
  * Adds the guard to a table with rows while the application runs. If it stops early, its work is kept, and the same

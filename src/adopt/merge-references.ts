@@ -1,5 +1,5 @@
 import { DeclarationError } from '../errors'
-import { namesOf, type Query, readJson } from '../sql/catalog'
+import { attributeNames, type Query, readJson } from '../sql/catalog'
 import { literal, quote } from '../sql/identifier'
 import { EQUALS, field, tableName } from '../sql/text-table'
 import { isTrustedBy } from '../sql/trigger-set'
@@ -35,7 +35,7 @@ type Found = Omit<Reference, 'obstacle'> & {
 }
 
 /** The members of a `Found` about the referring table `r` in the schema `n`. */
-const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', (SELECT ${namesOf(
+const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', (SELECT ${attributeNames(
   `(SELECT p.conkey FROM pg_catalog.pg_constraint AS p WHERE p.conrelid OPERATOR(pg_catalog.=) r.oid AND p.contype OPERATOR(pg_catalog.=) 'p')`,
   'r.oid',
 )}),
@@ -49,7 +49,7 @@ const REFERRING = `'schema', n.nspname, 'table', r.relname, 'key', (SELECT ${nam
 /** Finds the foreign keys that refer to the table $1: of any action, a partition's only as its parent's. */
 const FIND_FOREIGN_KEYS = `SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(${REFERRING},
         'trusted', ${isTrustedBy('r', 't')}, 'own', c.conrelid OPERATOR(pg_catalog.=) c.confrelid,
-        'columns', (SELECT ${namesOf('c.conkey', 'c.conrelid')}), 'referenced', (SELECT ${namesOf('c.confkey', 'c.confrelid')}), 'operators', (
+        'columns', (SELECT ${attributeNames('c.conkey', 'c.conrelid')}), 'referenced', (SELECT ${attributeNames('c.confkey', 'c.confrelid')}), 'operators', (
           SELECT pg_catalog.jsonb_agg(pg_catalog.format('OPERATOR(%I.%s)', s.nspname, o.oprname) ORDER BY k.i)
             FROM pg_catalog.unnest(c.conpfeqop) WITH ORDINALITY AS k (n, i)
             JOIN pg_catalog.pg_operator AS o ON o.oid OPERATOR(pg_catalog.=) k.n

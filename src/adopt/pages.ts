@@ -5,7 +5,7 @@ import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { bytewise, field, hashExpression, tableName, textIsNull } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { AdoptionError, type AdoptSession } from './session'
-import { type AdoptedTable, keyAsJson, own, ownAlone, refusedOf, same, samePrimary } from './table'
+import { type AdoptedTable, keyAsJson, own, ownAlone, refusedOf, same, samePrimary, type Wanted } from './table'
 import { KEYS_NAMED, ownConstraint } from './refusals'
 import type { Target } from './target'
 import type { AdoptRun, FoundRows } from './work'
@@ -30,9 +30,6 @@ export function isUnfilled({ table }: AdoptedTable): string {
   const none = `t.${quote(table.hash)} IS NULL`
   return table.nullable ? `${none} AND NOT (${textIsNull(table, 't').join(' AND ')})` : none
 }
-
-/** The rows that a sweep writes: those without a hash, or also those whose hash is not that of their text. */
-export type Wanted = 'missing' | 'wrong'
 
 export function isWanted(on: AdoptedTable, wanted: Wanted): string {
   if (wanted === 'missing') return isUnfilled(on)

@@ -26,6 +26,9 @@ export interface AdoptedTable {
   readonly owner: string
 }
 
+/** The rows that a sweep writes: those without a hash, or also those whose hash is not that of their text. */
+export type Wanted = 'missing' | 'wrong'
+
 /** Returns a name of letters, digits and _ for an object of an adoption. No other text of the schema has this name. */
 export function nameOf({ table }: AdoptedTable, suffix: string): string {
   const slug = table.guard.toLowerCase().replaceAll(/[^a-z0-9_]+/g, '_')

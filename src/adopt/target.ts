@@ -11,7 +11,7 @@ import { TEXT_TRIGGERS } from '../sql/trigger-set'
 import { AdoptionError, type AdoptSession, withAdoptSession, type SessionOptions } from './session'
 import { type AdoptedTable, type AdoptionFacts } from './table'
 import type { AdoptOptions } from './options'
-import { type AdoptionState, storedState } from './work'
+import { type AdoptionState, storedState } from './state'
 
 const triggersOn = (enabled: string): string => `(
          SELECT ${arrayOf('t.tgname ORDER BY t.tgname')} FROM pg_catalog.pg_trigger AS t

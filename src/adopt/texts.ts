@@ -39,7 +39,6 @@ import {
   renormalize,
   sweepPages,
   valuesOfChanges,
-  type Wanted,
   writeChanges,
 } from './pages'
 import { againstOwn, KEYS_NAMED } from './refusals'
@@ -66,20 +65,12 @@ import {
   sameTexts,
   triggerNames,
   TRIGGERS,
+  type Wanted,
   vacuumTable,
 } from './table'
 import type { Target } from './target'
-import {
-  adoptions,
-  type AdoptRun,
-  beginState,
-  createAdoptions,
-  finishWork,
-  forgetState,
-  goOn,
-  throughPlaces,
-  wouldFire,
-} from './work'
+import { adoptions, beginState, createAdoptions, finishWork, forgetState, goOn } from './state'
+import { type AdoptRun, throughPlaces, wouldFire } from './work'
 
 /** Creates the unique index as TypeORM does, while others write. */
 const createTextIndex = ({ table }: AdoptedTable): string =>

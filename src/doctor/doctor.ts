@@ -4,7 +4,7 @@ import { AdoptionError } from '../adopt/session'
 import type { AdoptionLock } from '../adopt/options'
 import { FIND_COMMAND } from '../adopt/table'
 import { findTarget, type Target } from '../adopt/target'
-import { storedState } from '../adopt/work'
+import { storedState } from '../adopt/state'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { namesTable } from '../registry/name-declarations'
@@ -20,6 +20,7 @@ import {
   databaseNames,
   type DoctorFinding,
   findingOf,
+  type ListedCode,
   missingColumns,
   type Place,
   Reader,
@@ -397,7 +398,7 @@ export function findingsAround(
   }
   return Object.entries(all).flatMap(([code, objects]) => {
     const [count, detail] = typeof objects === 'number' ? [objects, undefined] : [objects.length, objects.join(', ')]
-    return count === 0 ? [] : [findingOf(code as keyof typeof all, { entity, property: null }, { count, detail })]
+    return count === 0 ? [] : [findingOf(code as ListedCode, { entity, property: null }, { count, detail })]
   })
 }
 

@@ -1,7 +1,6 @@
-import { arrayOf, namesOf, type Query } from '../sql/catalog'
+import { arrayOf, attributeNames, type Query } from '../sql/catalog'
 import { list, literal, qualified, unnest, transition } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField } from '../names/sql/fragments'
-import type { ListedCode } from './findings'
 import type { NamesColumn, NamesTable } from '../sql/names-table'
 import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
@@ -327,7 +326,7 @@ export interface Surroundings {
   readonly heapBytes: number
   readonly indexBytes: number
   /** What each finding's query returned: the names of objects, or their number. */
-  readonly found: Readonly<Partial<Record<ListedCode, readonly string[] | number>>>
+  readonly found: Readonly<Record<string, readonly string[] | number>>
   readonly referrers: readonly Referrer[]
   /**
    * The age of the oldest open transaction of others in the database; null if there is none. An idle session that reads
@@ -392,7 +391,7 @@ const COMPANIONS = `FROM pg_catalog.unnest($3::pg_catalog.text[]) AS h (name)
  * The query of each finding for the table `c`: the names of objects as JSON, or their number. $2 has the likely names of
  * references, $3 the tables that belong to the table, $4 the triggers of its declarations, and $5 patterns of assignments to its texts.
  */
-const FOUND_BY_QUERY: Readonly<Partial<Record<ListedCode, string>>> = {
+const FOUND_BY_QUERY: Readonly<Record<string, string>> = {
   // The triggers of an unfinished adoption are not those of a declaration.
   'trigger.user': names(
     't.tgname::pg_catalog.text',
@@ -481,8 +480,8 @@ const SURROUNDINGS = `SELECT pg_catalog.json_build_object(
       .map(([code, query]) => `${literal(code)}, ${query}`)
       .join(',\n      ')}),
     'referrers', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-        'table', ${relationName('f.conrelid')}, 'columns', (SELECT ${namesOf('f.conkey', 'f.conrelid')}),
-        'refersTo', (SELECT ${namesOf('f.confkey', 'c.oid')}), 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
+        'table', ${relationName('f.conrelid')}, 'columns', (SELECT ${attributeNames('f.conkey', 'f.conrelid')}),
+        'refersTo', (SELECT ${attributeNames('f.confkey', 'c.oid')}), 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
       FROM pg_catalog.pg_constraint AS f
       JOIN pg_catalog.pg_class AS o ON o.oid OPERATOR(pg_catalog.=) f.conrelid AND ${isTrustedBy('o', 'c')}
       WHERE f.confrelid OPERATOR(pg_catalog.=) c.oid AND f.contype OPERATOR(pg_catalog.=) 'f'

@@ -156,7 +156,7 @@ const joinColumnsA = (relation: string, number: string): string =>
   `JOIN pg_catalog.pg_attribute AS a ON ${columnsOf(relation, number)}`
 
 /** The names of columns, in the order of their numbers `k.attnum`. @param numbers an array, @param relation an OID */
-export const namesOf = (numbers: string, relation: string): string =>
+export const attributeNames = (numbers: string, relation: string): string =>
   `${arrayOf('a.attname ORDER BY k.i')} FROM pg_catalog.unnest(${numbers}) WITH ORDINALITY AS k (attnum, i)
       ${joinColumnsA(relation, 'k.attnum')}`
 
@@ -245,7 +245,7 @@ const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
           'NEW TABLE AS ' ${op('||')} t.tgnewtable::pg_catalog.text),
         'type', t.tgtype,
         'conditional', t.tgqual IS NOT NULL,
-        'columns', (SELECT ${namesOf('t.tgattr', 'r.oid')}),
+        'columns', (SELECT ${attributeNames('t.tgattr', 'r.oid')}),
         'blocks', (
           SELECT ${arrayOf('DISTINCT a.attname')} FROM pg_catalog.pg_depend AS d
             ${joinColumnsA('d.refobjid', 'd.refobjsubid')}
@@ -351,7 +351,7 @@ export async function tableState(
               'deferrable', NOT i.indimmediate, 'primary', i.indisprimary,
               'definition', pg_catalog.pg_get_indexdef(i.indexrelid),
               'unusual', ${UNUSUAL_OF_I},
-              'columns', (SELECT ${namesOf('i.indkey', 'i.indrelid')} WHERE k.i ${op('<=')} i.indnkeyatts))`)}
+              'columns', (SELECT ${attributeNames('i.indkey', 'i.indrelid')} WHERE k.i ${op('<=')} i.indnkeyatts))`)}
             FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')} WHERE i.indrelid ${EQUALS} r.oid),
         'columns', (
           SELECT ${arrayOf(`${OBJECT}('name', a.attname, 'type', pg_catalog.format_type(a.atttypid, -1),
