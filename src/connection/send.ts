@@ -16,7 +16,7 @@ import {
   type PgClient,
   type PgResult,
   plainTexts,
-  namesOf,
+  preparedNamesOf,
   type PreparedName,
   type PreparedNames,
   PreparedQuery,
@@ -55,7 +55,7 @@ export async function sendPrepared(client: PgClient, sending: PreparedSending): 
     const send = async (): Promise<readonly WireRow[]> => await sendPrepared(client, { ...sending, around: undefined })
     return await orWaitsForItself(dataSource, client, around, send)
   }
-  const names = namesOf(client)
+  const names = preparedNamesOf(client)
   const taken = takeName(client, names, sending)
   if (names.givenUp.length > 0) await closeNames(client, names.takeGivenUp())
   const reused = taken !== undefined && taken.uses > 1
@@ -159,7 +159,7 @@ const LOST =
 
 /** Sends the statement once more, without a name. If it fails with the same error, the name was not the cause. */
 async function sendAgain(client: PgClient, sending: PreparedSending, first: unknown): Promise<readonly WireRow[]> {
-  const names = namesOf(client)
+  const names = preparedNamesOf(client)
   try {
     const rows = await sendPrepared(client, { ...sending, statement: { ...sending.statement, name: '' } })
     names.lose(performance.now())

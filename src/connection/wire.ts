@@ -334,7 +334,7 @@ export const isPgClient = (client: unknown): client is PgClient => factsOf(clien
 export const pgClientOf = (client: unknown): PgClient | undefined => (isPgClient(client) ? client : undefined)
 
 /** The prepared statements of a client. */
-export const namesOf = (client: object): PreparedNames => factsOf(client).names
+export const preparedNamesOf = (client: object): PreparedNames => factsOf(client).names
 
 /** Whether the client can send our own query object. If not, a query object of `pg` is used instead. */
 export const takesPreparedQueries = (client: PgClient): boolean => !client.pipeline && factsOf(client).takesOwn
