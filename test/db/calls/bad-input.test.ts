@@ -39,14 +39,6 @@ describe('a declaration that contradicts its entity', () => {
   const cases: [string, RegExp, (prototype: object) => void][] = [
     ['an unknown scope property', /scope names "nowhere"/, (p) => UniqueText({ scope: ['nowhere'] })(p, 'text')],
     [
-      'a scope that may be NULL',
-      /"tenant" must be NOT NULL/,
-      (p) => {
-        UniqueText({ scope: ['tenant'] })(p, 'text')
-        Column({ type: 'integer', nullable: true })(p, 'tenant')
-      },
-    ],
-    [
       'a column that is no text',
       /must be of type text or varchar. For citext use text and lowerCase/,
       (p) => {
@@ -64,7 +56,6 @@ describe('a declaration that contradicts its entity', () => {
       },
     ],
     ['a column that is missing', /no column "gone"/, (p) => UniqueText({ as: 'x', columns: ['gone'] })(p.constructor)],
-    ['a text in its own scope', /named twice/, (p) => UniqueText({ scope: ['text'] })(p, 'text')],
   ]
   test.each(cases)('%s is refused', async (_, message, declare) => {
     const error = await initialise(declare).catch((caught: unknown) => caught)

@@ -80,15 +80,6 @@ describe('create, as an object', () => {
     expect(again).toMatchObject({ created: false, entity: { title: 'New' } })
   })
 
-  test('sends the statement that the same values would send, and only that one', async () => {
-    const asValues = await statementsOf(() => findOrCreate(manager, Page, { url: 'a', title: 'x', authorId: null }))
-    const asCreate = await statementsOf(() =>
-      findOrCreate(manager, Page, { url: 'b', authorId: null }, { create: { title: 'x' } }),
-    )
-    expect(asCreate).toHaveLength(1)
-    expect(asCreate).toEqual(asValues)
-  })
-
   test('fills in the columns of an embedded that the values leave out', async () => {
     const values = { url: 'a', counters: { views: 2 } }
     const { entity } = await findOrCreate(manager, Page, values, { create: { counters: { likes: 3 } } })
@@ -116,11 +107,6 @@ describe('create, as a function', () => {
     await findOrCreate(manager, Page, { url: 'a' })
     const statements = await statementsOf(() => findOrCreate(manager, Page, { url: 'a' }, { create: never }))
     expect(statements).toHaveLength(1)
-  })
-
-  test('may be synchronous', async () => {
-    const { entity } = await findOrCreate(manager, Page, { url: 'a' }, { create: () => ({ title: 'at once' }) })
-    expect(entity.title).toBe('at once')
   })
 
   test('runs while no pooled connection is held: it can ask for the only one', async () => {

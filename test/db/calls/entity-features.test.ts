@@ -29,7 +29,7 @@ import {
 import { quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
 import { onlyRowOf } from '../../support/results'
-import { embedded, entity, plain, text, version } from '../../support/entity'
+import { entity, plain, text, version } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -286,16 +286,6 @@ describe('refused, with a remedy', () => {
       return error
     }
   }
-
-  test('a text in an embedded', async () => {
-    class Address {
-      @UniqueText() url!: string
-    }
-    const Site = entity('Site', { address: embedded(() => Address) })
-    const error = await initialise(Site)
-    expect(error).toBeInstanceOf(DeclarationError)
-    expect(String(error)).toMatch(/embedded.* on the entity/su)
-  })
 
   test('a number, where the compiler leaves the type behind', async () => {
     @Entity()

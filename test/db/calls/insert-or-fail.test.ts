@@ -240,25 +240,6 @@ describe('logger and subscribers', () => {
       ['after', lookUp],
     ])
   })
-
-  test('of a slow statement too', async () => {
-    const slow: string[] = []
-    const other = await db.dataSource([Site, Note], {
-      synchronize: false,
-      maxQueryExecutionTime: 1,
-      logger: { ...logger, logQuerySlow: (_: number, sql: string) => void slow.push(sql) },
-    })
-    await client.query('begin; lock table note')
-    const call = insertOrFail(other.manager, [
-      [Site, { host: 'a' }],
-      [Note, { body: 'b' }],
-    ])
-    await untilBlocked(sessions.observer)
-    // The lock is given up a moment after it was met: more than a millisecond on any machine.
-    await client.query('select pg_sleep(0.005); commit')
-    await call
-    expect(slow).toContainEqual(expect.stringContaining('INTO "note"'))
-  })
 })
 
 test('insertOrNull gives null where a text is taken, and its transaction goes on; what else is refused, it throws', async () => {

@@ -439,15 +439,6 @@ test('scopes of one batch that are stored alike lead to one row, which the later
   }
 })
 
-test('an option that it does not take is refused', async () => {
-  const options = { where: { title: 'x' } } as never
-  for (const rows of [{ url: 'http://a/' }, [{ url: 'http://a/' }]]) {
-    const call = upsertByText(manager, Page, rows as never, options)
-    expect(await rejection(call)).toBeInstanceOf(DeclarationError)
-  }
-  expect(await manager.count(Page)).toBe(0)
-})
-
 test('a text that two rows hold, since the guard was off, is updated in neither', async () => {
   await upsertByText(manager, Coded, { text: 'a', code: 1 })
   await dataSource.transaction(async (inside) => {

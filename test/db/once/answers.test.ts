@@ -6,7 +6,6 @@ import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 const dataSource = db.useDataSource([OnceToken])
-const { manager } = dataSource
 
 const count = (): Promise<number> => dataSource.getRepository(OnceToken).count()
 
@@ -170,11 +169,4 @@ describe('a token that expires', () => {
     const call = removeExpiredTokens(dataSource.manager, { batch: batch as number })
     expect(await rejection(call)).toBeInstanceOf(DeclarationError)
   })
-})
-
-test('what is no function, no manager or no option is refused before any SQL', async () => {
-  expect(await rejection(once(manager, 'token', 5 as unknown as () => number))).toBeInstanceOf(DeclarationError)
-  expect(await rejection(once(dataSource as never, 'token', () => 1))).toBeInstanceOf(DeclarationError)
-  expect(await rejection(once(manager, 'token', () => 1, { ttl: 5 } as object))).toBeInstanceOf(DeclarationError)
-  expect(await rejection(once(manager, 'token', () => 1, null as never))).toBeInstanceOf(DeclarationError)
 })

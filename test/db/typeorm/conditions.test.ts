@@ -29,7 +29,6 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../../src'
 import { lowerCase, trim, url } from '../../../src/text'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
-import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
 import { column, embedded, entity, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
@@ -198,12 +197,6 @@ test('every call that takes conditions looks by the hash', async () => {
   expect(results).toEqual(Object.fromEntries(Object.keys(calls).map((name) => [name, true])))
 })
 
-test('pages with joins, which TypeORM reads in two statements, look by the hash in the first', async () => {
-  const found = await pages.findAndCount({ where: { url: SPELLED }, relations: { links: true }, take: 1, skip: 0 })
-  expect(found).toMatchObject([[{ id: 1, links: [{ id: 1 }] }], 1])
-  expect(sent.filter(({ sql }) => sql.includes('"urlHash" = $')).length).toBeGreaterThanOrEqual(2)
-})
-
 test('a refused text in a condition finds nothing and does not throw; negated, it is every row that has a text', async () => {
   expect(await pages.findOneBy({ url: REFUSED })).toBeNull()
   for (const none of [Equal(REFUSED), In([REFUSED]), Any([REFUSED]), textEquals(REFUSED), textIn([REFUSED])]) {
@@ -227,13 +220,6 @@ test('Not leaves out the rows without a text, whether the text is refused or not
   expect(await idsBy({ alias: IsNull() })).toEqual([3])
   expect(await idsBy({ alias: Not(IsNull()) })).toEqual([1, 2])
   expect(await idsBy({ alias: Or(IsNull(), Equal('FIRST')) })).toEqual([1, 3])
-})
-
-test('the hash of SHA-256 is looked for too', async () => {
-  expect(await idsBy({ alias: 'FIRST' })).toEqual([1])
-  expectHash('aliasHash')
-  expect(await idsBy({ alias: In(['FIRST', 'Second']) })).toEqual([1, 2])
-  expectHash('aliasHash')
 })
 
 test('patterns, ranges and SQL are never normalized', async () => {
@@ -667,19 +653,6 @@ test('the condition under which an upsert overwrites is normalized, and keeps it
   expect(await pages.findOneBy({ id: 1 })).toMatchObject({ hits: 0 })
   await upsert(SPELLED)
   expect(await pages.findOneBy({ id: 1 })).toMatchObject({ hits: 7 })
-})
-
-test('a Url is looked for by the hash of all its parts', async () => {
-  const { manager } = record(await db.dataSource([Url]))
-  const [one, other] = [
-    await Url.parse('HTTP://Example.com:80/a?b', manager),
-    await Url.parse('http://example.com/a', manager),
-  ]
-  const { scheme, host, port, path, query, fragment } = one ?? other ?? new Url()
-  const parts = { scheme, host, port, path }
-  const where = { ...parts, query: query ?? IsNull(), fragment: fragment ?? IsNull() }
-  expect(await manager.findBy(Url, where as FindOptionsWhere<Url>)).toEqual([one])
-  expectHash('path_component_hash')
 })
 
 test('a DataSource that is initialised again looks by the hash again', async () => {

@@ -101,11 +101,6 @@ test.each(['find', 'find or create', 'find or create many'])('%s looks for live 
   expect(STATEMENTS[name]?.(softDeleted).sql).toContain('t."deletedAt" IS NULL')
 })
 
-test.each(Object.entries(STATEMENTS))('%s: no line is longer than 120 characters', (_, statementOf) => {
-  const lines = [page, scoped].flatMap((shape) => statementOf(shape).sql.split('\n'))
-  expect(lines.filter((line) => line.length > 120)).toEqual([])
-})
-
 test('equal names mean equal statements, and different statements have different names', () => {
   const every = Object.values(STATEMENTS).flatMap((statementOf) => [statementOf(page), statementOf(scoped)])
   const all = every.filter(({ name }) => name !== '')
