@@ -9,6 +9,7 @@ import { inSavepoint, orRollBack, queryHolder, useExclusively } from './shared-c
 import { orWaitsForItself } from './mutex'
 import {
   commandMessages,
+  factsOf,
   hasTimeout,
   isPgClient,
   joinedCommands,
@@ -16,13 +17,11 @@ import {
   type PgClient,
   type PgResult,
   plainTexts,
-  preparedNamesOf,
   type PreparedName,
   type PreparedNames,
   PreparedQuery,
   sendMessages,
   SYNC,
-  takesPreparedQueries,
   writeTo,
 } from './wire'
 import type { Send, Session } from './session'
@@ -55,12 +54,12 @@ export async function sendPrepared(client: PgClient, sending: PreparedSending): 
     const send = async (): Promise<readonly WireRow[]> => await sendPrepared(client, { ...sending, around: undefined })
     return await orWaitsForItself(dataSource, client, around, send)
   }
-  const names = preparedNamesOf(client)
+  const { names, takesOwn } = factsOf(client)
   const taken = takeName(client, names, sending)
   if (names.givenUp.length > 0) await closeNames(client, names.takeGivenUp())
   const reused = taken !== undefined && taken.uses > 1
   try {
-    const own = ownQuery(client, sending, taken)
+    const own = takesOwn ? ownQuery(client, sending, taken) : undefined
     sending.requireOwn?.()
     if (!own) return await sendByPg(client, sending, taken)
     if (sending.behindSavepoint) return await sendBehindSavepoint(client, own)
@@ -96,7 +95,7 @@ function ownQuery(
   { dataSource, statement: { sql: text }, values, behindSavepoint }: PreparedSending,
   name: PreparedName = { ...NAMELESS },
 ): PreparedQuery | undefined {
-  if (!takesPreparedQueries(client) || (behindSavepoint && hasTimeout(client))) return undefined
+  if (client.pipeline || (behindSavepoint && hasTimeout(client))) return undefined
   const texts = plainTexts(values, () => parameterOptions(dataSource))
   return texts && new PreparedQuery(client, name, text, texts)
 }
@@ -159,7 +158,7 @@ const LOST =
 
 /** Sends the statement once more, without a name. If it fails with the same error, the name was not the cause. */
 async function sendAgain(client: PgClient, sending: PreparedSending, first: unknown): Promise<readonly WireRow[]> {
-  const names = preparedNamesOf(client)
+  const { names } = factsOf(client)
   try {
     const rows = await sendPrepared(client, { ...sending, statement: { ...sending.statement, name: '' } })
     names.lose(performance.now())

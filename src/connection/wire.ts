@@ -304,7 +304,7 @@ const facts = new WeakMap<object, Facts>()
 
 const noClient = (): Facts => ({ isPg: false, takesOwn: false, names: new PreparedNames() })
 
-function factsOf(client: unknown): Facts {
+export function factsOf(client: unknown): Facts {
   if (typeof client !== 'object' || client === null) return noClient()
   const known = facts.get(client)
   if (known) return known
@@ -332,9 +332,6 @@ export const isPgClient = (client: unknown): client is PgClient => factsOf(clien
 
 /** @returns undefined for a client of another driver */
 export const pgClientOf = (client: unknown): PgClient | undefined => (isPgClient(client) ? client : undefined)
-
-/** The prepared statements of a client. */
-export const preparedNamesOf = (client: object): PreparedNames => factsOf(client).names
 
 /** Whether the client can send our own query object. If not, a query object of `pg` is used instead. */
 export const takesPreparedQueries = (client: PgClient): boolean => !client.pipeline && factsOf(client).takesOwn

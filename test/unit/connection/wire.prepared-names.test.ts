@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
-import { preparedNamesOf, PreparedNames } from '../../../src/connection/wire'
+import { factsOf, PreparedNames } from '../../../src/connection/wire'
 
 const nameOf = (names: PreparedNames, statement: string, now = 0): string => names.take(statement, now)?.name ?? 'none'
 
 test('a statement keeps its name from use to use, and each connection has its own', () => {
   const client = {}
-  expect(preparedNamesOf(client)).toBe(preparedNamesOf(client))
-  expect(preparedNamesOf({})).not.toBe(preparedNamesOf(client))
-  const names = preparedNamesOf(client)
+  expect(factsOf(client).names).toBe(factsOf(client).names)
+  expect(factsOf({}).names).not.toBe(factsOf(client).names)
+  const names = factsOf(client).names
   expect(names.take('a', 0)).toMatchObject({ name: 'a_1', uses: 1 })
   expect(names.take('a', 59_999)).toMatchObject({ name: 'a_1', uses: 2 })
   expect(names.takeGivenUp()).toEqual([])
