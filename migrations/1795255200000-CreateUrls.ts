@@ -155,9 +155,7 @@ DECLARE
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
-  IF t.relkind NOT IN ('r', 'p') THEN
-    RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
-  ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
+  IF NOT pg_has_role(t.relowner, 'USAGE') THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
       HINT = format('SET ROLE %s;', t.relowner::regrole);
   END IF;
@@ -234,6 +232,8 @@ BEGIN
   RETURN plan || jsonb_build_object('former', former_functions, 'made', functions);
 END
 $create$;
+COMMENT ON FUNCTION "unique_text_create_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: makes the functions and triggers of a declaration.';
 
 CREATE FUNCTION "unique_text_drop_v1"(on_table pg_catalog.regclass, kind pg_catalog.text, property pg_catalog.text)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $drop$
@@ -251,6 +251,8 @@ BEGIN
   RETURN jsonb_build_object('former', functions);
 END
 $drop$;
+COMMENT ON FUNCTION "unique_text_drop_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text) IS
+  'typeorm-unique-text: drops the triggers of a declaration.';
 
 CREATE FUNCTION "unique_text_clean_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $clean$
@@ -272,6 +274,8 @@ BEGIN
   RETURN plan->'former' <> 'null';
 END
 $clean$;
+COMMENT ON FUNCTION "unique_text_clean_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: drops functions that no trigger runs any more.';
 `)
     await queryRunner.query(`-- typeorm-unique-text: unique texts, version 1.
 --
@@ -502,6 +506,8 @@ BEGIN
 END
 $chain$
 $code$;
+COMMENT ON FUNCTION "unique_text_chain_code_v1"() IS
+  'typeorm-unique-text: the code of the trigger function that keeps chains.';
 
 CREATE FUNCTION "unique_text_code_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb, chain pg_catalog.text)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -689,6 +695,8 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
     ) AS v (type, suffix, runs, fires)));
 END
 $code$;
+COMMENT ON FUNCTION "unique_text_code_v1"(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text) IS
+  'typeorm-unique-text: the functions and triggers that unique_text_attach_v1 makes.';
 
 CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
 RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp

@@ -32,9 +32,7 @@ DECLARE
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
-  IF t.relkind NOT IN ('r', 'p') THEN
-    RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is no ordinary or partitioned table', on_table);
-  ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
+  IF NOT pg_has_role(t.relowner, 'USAGE') THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
       HINT = format('SET ROLE %s;', t.relowner::regrole);
   END IF;
@@ -111,6 +109,8 @@ BEGIN
   RETURN plan || jsonb_build_object('former', former_functions, 'made', functions);
 END
 $create$;
+COMMENT ON FUNCTION "unique_text_create_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: makes the functions and triggers of a declaration.';
 
 CREATE FUNCTION "unique_text_drop_v1"(on_table pg_catalog.regclass, kind pg_catalog.text, property pg_catalog.text)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $drop$
@@ -128,6 +128,8 @@ BEGIN
   RETURN jsonb_build_object('former', functions);
 END
 $drop$;
+COMMENT ON FUNCTION "unique_text_drop_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text) IS
+  'typeorm-unique-text: drops the triggers of a declaration.';
 
 CREATE FUNCTION "unique_text_clean_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $clean$
@@ -149,4 +151,6 @@ BEGIN
   RETURN plan->'former' <> 'null';
 END
 $clean$;
+COMMENT ON FUNCTION "unique_text_clean_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: drops functions that no trigger runs any more.';
 `

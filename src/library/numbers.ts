@@ -247,6 +247,8 @@ $body$, CASE WHEN citus THEN 'TG_RELID' ELSE format('to_regclass(%L)', format('%
       CASE WHEN NOT counts AND NOT keeps THEN 'NO' END));
 END
 $code$;
+COMMENT ON FUNCTION "unique_text_number_code_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: the function and triggers that unique_text_attach_number_v1 makes.';
 
 CREATE FUNCTION "unique_text_number_scopes_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $scopes$
@@ -329,6 +331,8 @@ BEGIN
   RETURN plan || jsonb_build_object('former', functions);
 END
 $scopes$;
+COMMENT ON FUNCTION "unique_text_number_scopes_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: makes the table of scopes of a number.';
 
 CREATE FUNCTION "unique_text_attach_number_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
 RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp
@@ -355,6 +359,8 @@ BEGIN
   RETURN plan;
 END
 $drop_scopes$;
+COMMENT ON FUNCTION "unique_text_number_drop_scopes_v1"(pg_catalog.jsonb, pg_catalog.text) IS
+  'typeorm-unique-text: drops the table of scopes of a number.';
 
 -- Column and index remain. Returns whether there were any triggers.
 CREATE FUNCTION "unique_text_detach_number_v1"(on_table pg_catalog.regclass, property pg_catalog.text,

@@ -228,6 +228,8 @@ BEGIN
 END
 $chain$
 $code$;
+COMMENT ON FUNCTION "unique_text_chain_code_v1"() IS
+  'typeorm-unique-text: the code of the trigger function that keeps chains.';
 
 CREATE FUNCTION "unique_text_code_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb, chain pg_catalog.text)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
@@ -415,6 +417,8 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
     ) AS v (type, suffix, runs, fires)));
 END
 $code$;
+COMMENT ON FUNCTION "unique_text_code_v1"(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text) IS
+  'typeorm-unique-text: the functions and triggers that unique_text_attach_v1 makes.';
 
 CREATE FUNCTION "unique_text_attach_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
 RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp

@@ -156,7 +156,11 @@ describe('a table that moved', () => {
     const { rows } = await client.query(
       `select proname as name from pg_proc where pronamespace = '"Old one"'::regnamespace order by 1`,
     )
-    expect(rows).toEqual(['attach', 'detach', 'report'].map((one) => ({ name: `unique_text_${one}_v1` })))
+    expect(rows).toEqual(
+      ['attach', 'chain_code', 'clean', 'code', 'create', 'detach', 'drop', 'report'].map((one) => ({
+        name: `unique_text_${one}_v1`,
+      })),
+    )
   })
   test('with its schema is exact at once, also where the old name is used again, and generate mends its path', async () => {
     await client.query('create schema "Old one"')
@@ -266,7 +270,7 @@ test('the hidden columns and the functions say what they are, in the database', 
   const { rows: functions } = await client.query<{ comment: string }>(
     `select obj_description(oid, 'pg_proc') as comment from pg_proc where proname ~ '^unique_text_'`,
   )
-  expect(functions).toHaveLength(5)
+  expect(functions).toHaveLength(10)
   for (const { comment } of functions) expect(comment).toMatch(/^typeorm-unique-text: /)
 })
 
