@@ -571,8 +571,10 @@ async function runAgain<Entity extends ObjectLiteral>(
 }
 
 /**
- * Returns the call for the table as it is now, after a deferrable constraint was added. Nothing was done yet, or it was
- * undone.
+ * Returns the call for the table as it is now, after a deferrable constraint was added or the table was distributed.
+ * Nothing was done yet, or it was undone.
+ *
+ * @returns undefined if the error has another cause
  */
 async function onChanged<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
@@ -580,7 +582,10 @@ async function onChanged<Entity extends ObjectLiteral>(
 ): Promise<ManyCall<Entity> | undefined> {
   const { entityText, session } = call
   if (!forgetIfChanged(entityText.declaration, error)) return undefined
-  return { ...call, entityText: await readyText(session, entityText) }
+  const changed = await readyText(session, entityText)
+  const { deferrable, distributed } = entityText.ready
+  const isSame = changed.ready.deferrable === deferrable && changed.ready.distributed === distributed
+  return isSame ? undefined : { ...call, entityText: changed }
 }
 
 /** Returns whether the statement runs without rows. A missing privilege, for instance, refuses it for any rows. */

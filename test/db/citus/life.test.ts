@@ -63,6 +63,16 @@ describe.runIf(hasCitus)('a table in use gets to a cluster, and back', () => {
         expect(await findOneByText(again.manager, entity, { shop: 1, url })).toMatchObject({ url })
     },
   )
+
+  test("0A000 of a user's trigger is the error of its row", async () => {
+    const { manager } = dataSource
+    await manager.query(`TRUNCATE by_shop;
+      CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000'; END $$;
+      CREATE TRIGGER refuse BEFORE INSERT ON by_shop FOR EACH ROW WHEN (NEW.title = 'no') EXECUTE FUNCTION refuse()`)
+    const results = await findOrCreateMany(manager, ByShop, [{ ...row('a'), title: 'no' }, row('b')])
+    expect(results).toMatchObject([{ error: { code: '0A000' } }, { created: true }])
+    await manager.query('DROP FUNCTION refuse() CASCADE')
+  })
 })
 
 type Row = ByShop | ByHash
