@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { groupBy } from '../calls/batches'
 import type { Finding } from '../errors'
-import { holderName, namesIn, namesTable } from '../registry/name-declarations'
+import { namesIn, namesTable } from '../registry/name-declarations'
 import { holderTable } from '../names/sql/holder-table'
 import { dataSourceOf, type NameDeclaration, type NumberDeclaration, rootOf, textsOfTable } from '../registry/registry'
 import { type TableState, tableState } from '../sql/catalog'
@@ -129,12 +129,12 @@ export async function lookAtHolders(
     table: subject.table,
     columns: namesColumns(dataSource),
     texts: [],
-    select: { told: isTrue(of, names, among?.map(holderName)) },
+    select: { told: isTrue(of, names, among?.map(holderTable)) },
   }
   for await (const { results } of subject.reader.pages(parts)) {
     for (const result of results) {
       if (result['told'] === 'true') continue
-      tally.add('name.untrue', [keyOf(subject, result)], namedSet(of.table, 'delete'))
+      tally.add('name.untrue', [keyOf(subject, result)], namedSet(of.table, 'write'))
     }
   }
   return tally.findings({ entity: subject.metadata.name, property: 'text' })

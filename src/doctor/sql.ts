@@ -1,12 +1,12 @@
 import { arrayOf, attributeNames, type Query } from '../sql/catalog'
 import { list, literal, qualified, unnest, transition } from '../sql/identifier'
-import { hasNamedKey, holderKey, type HolderTable, nameField } from '../names/sql/fragments'
+import { hasNamedKey, holderKey, holderOid, type HolderTable, nameField } from '../names/sql/fragments'
 import type { NamesColumn, NamesTable } from '../sql/names-table'
 import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { type CatalogSpread, hasCitus, type Spread, spreadOf } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
-import { isTrustedBy, TEXT_TRIGGERS, TRIGGER_MARK } from '../sql/trigger-set'
+import { isTrustedBy, TEXT_TRIGGERS } from '../sql/trigger-set'
 import { bySchema, type ColumnType } from '../sql/types'
 
 /** A column of the key or of a scope, with its type. */
@@ -256,10 +256,10 @@ export interface HeldName {
 const nameText = (of: NamesTable, row: string, column: NamesColumn): string =>
   `${nameField(of, row, column)}::pg_catalog.text COLLATE pg_catalog."C"`
 
-const isOfHeldName = ({ holder: { holder, of }, column, namespace }: HeldName, row: string): string[] => [
-  equal(nameText(of, row, 'holder'), literal(holder)),
-  equal(nameText(of, row, 'property'), literal(column)),
-  equal(nameText(of, row, 'namespace'), literal(namespace)),
+const isOfHeldName = ({ holder, column, namespace }: HeldName, row: string): string[] => [
+  equal(nameField(holder.of, row, 'holder'), holderOid(holder)),
+  equal(nameText(holder.of, row, 'property'), literal(column)),
+  equal(nameText(holder.of, row, 'namespace'), literal(namespace)),
 ]
 
 const isHeld = (of: NamesTable, row: string): string => equal(nameText(of, row, 'state'), `'held'`)
@@ -285,7 +285,7 @@ export function isNoted(name: HeldName): string {
  * @param names every column that holds names
  * @param among the holders to examine; if undefined, all
  */
-export function isTrue(of: NamesTable, names: readonly HeldName[], among: readonly string[] | undefined): string {
+export function isTrue(of: NamesTable, names: readonly HeldName[], among: readonly HolderTable[] | undefined): string {
   const held = isHeld(of, 't')
   const cases = names.map((name) => {
     const key = hasNamedKey(name.holder, 'r', nameField(of, 't', 'key'))
@@ -296,21 +296,20 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     return `WHEN ${holder} AND ${property} AND (NOT ${held} OR ${namespace}) THEN EXISTS (
       SELECT FROM ${name.rows} AS r WHERE ${key.join(' AND ')} AND (NOT ${held} OR ${has}))`
   })
-  const requested = among?.map(literal).join(', ')
+  const requested = among?.map(holderOid).join(', ')
   const others =
     requested === undefined
       ? []
-      : [`WHEN NOT (${nameText(of, 't', 'holder')} OPERATOR(pg_catalog.=) ANY (ARRAY[${requested}])) THEN true`]
+      : [
+          `WHEN NOT (${nameField(of, 't', 'holder')} OPERATOR(pg_catalog.=) ANY (ARRAY[${requested}]::pg_catalog.regclass[])) THEN true`,
+        ]
   // Two programs may share a table of names. Only the other program knows the contents of its tables.
   const known = names.map(
-    ({ holder }) => `WHEN ${equal(nameText(of, 't', 'holder'), literal(holder.holder))} THEN NOT ${held}`,
+    ({ holder }) => `WHEN ${equal(nameField(of, 't', 'holder'), holderOid(holder))} THEN NOT ${held}`,
   )
-  // Some table has triggers whose note names it as the holder of the row.
-  const isOfAnother = `coalesce(pg_catalog.strpos((
-      SELECT pg_catalog.string_agg(p.prosrc, '') FROM pg_catalog.pg_proc AS p
-      WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) OPERATOR(pg_catalog.>) 0
-        AND p.oid OPERATOR(pg_catalog.=) ANY (SELECT g.tgfoid FROM pg_catalog.pg_trigger AS g)
-    ), pg_catalog.concat('"holder":', pg_catalog.to_json(${nameField(of, 't', 'holder')}::pg_catalog.text))) OPERATOR(pg_catalog.>) 0, false)`
+  // A table that no entity has keeps names, too.
+  const isOfAnother = `EXISTS (SELECT FROM pg_catalog.pg_trigger AS g WHERE ${equal('g.tgrelid', nameField(of, 't', 'holder'))}
+      AND pg_catalog.strpos(pg_catalog.encode(g.tgargs, 'escape'), '"kind": "name", "name": "names", ') OPERATOR(pg_catalog.>) 0)`
   return `(CASE ${others.join(' ')}
     WHEN NOT (${nameText(of, 't', 'state')} OPERATOR(pg_catalog.=) ANY ('{held,reserved,redirect}')) THEN false
     ${[...cases, ...new Set(known)].join(' ')} ELSE NOT ${held} OR ${isOfAnother} END)::pg_catalog.text`

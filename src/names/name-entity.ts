@@ -27,8 +27,8 @@ export class Name {
   })
   text!: string
 
-  /** The holder's table, with its schema if the table of names is in another one. */
-  @Column({ type: 'varchar', length: 127 })
+  /** The holder's table: its OID, which the server shows as its name. */
+  @Column({ type: 'regclass' as 'text' })
   holder!: string
 
   /** The column of that table which holds the name. */

@@ -10,7 +10,7 @@ import {
 import { type Attached, attachTo, type IndexMetadata, refuseEmbedded, requireOneClass } from '../declare/data-source'
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, RULE, type Rules } from '../options'
-import { entityTable, normalizeColumn, requireString, textColumn } from '../registry/declarations'
+import { entityTable, normalizeColumn, requireString, searchSchemaOf, textColumn } from '../registry/declarations'
 import { requireKeyTypes, holderTable } from './sql/holder-table'
 import { requireMetadataInternals } from '../registry/internals'
 import { namesTable } from '../registry/name-declarations'
@@ -31,9 +31,10 @@ import type { FormerPolicy } from '../sql/names-table'
 import type { HolderTable } from './sql/fragments'
 import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
-import { claimAllNames, releaseAllNames } from './sql/claim-all'
 import { raiseIfUnnormalized } from '../sql/rebuild'
-import { namesGuard, nameTriggersOf, notedHolder, removedNames } from './sql/triggers'
+import { releaseNames } from '../sql/library'
+import type { Declared, NamesDeclaration } from '../triggers/kinds'
+import { directNames, namesOfHolder, NOT_NORMALIZED, renamedNames } from './sql/attach'
 
 /** The treatment of a name when its holder takes another one. */
 export type FormerOption =
@@ -110,7 +111,10 @@ export function uniqueNameSchema<T>(
 }
 
 // A DataSource that declares no names may have to remove those of earlier declarations.
-registry.removals.set('names', removedNames)
+registry.removals.set('name', (had, from) => {
+  const { name, in: names } = had as NamesDeclaration
+  return name === 'names' ? { change: { up: [releaseNames(from, names)], down: [] } } : {}
+})
 
 const UNIQUE_NAME: PropertyDeclaration<UniqueNameOptions> = {
   decorator: '@UniqueName',
@@ -146,7 +150,10 @@ export function attachNamesEntity(index: object): string[] {
   const { entityMetadata } = door
   const dataSource = dataSourceOf(entityMetadata)
   registry.namesEntity.set(dataSource, entityMetadata)
-  registerTriggers(entityMetadata, 'names', () => ({ set: namesGuard(namesTable(dataSource)) }))
+  // TypeORM knows no type that holds the OID of a table.
+  const { supportedDataTypes } = dataSource.driver as { readonly supportedDataTypes: string[] }
+  if (!supportedDataTypes.includes('regclass')) supportedDataTypes.push('regclass')
+  registerTriggers(entityMetadata, 'names', () => ({ declared: directNames(namesTable(dataSource)) }))
   return entityMetadata.primaryColumns.map(({ propertyPath }) => propertyPath)
 }
 
@@ -232,28 +239,31 @@ function afterIndexes(metadata: EntityMetadata, callback: () => void): void {
   metadata.checks.push(check)
 }
 
-/** The label of a name's normalizer if nothing normalizes the name. */
-const NOT_NORMALIZED = normalizerLabel(toNormalizer(undefined))
-
 /** Returns what the table of an entity needs for its names, and the changes of rows that exist. */
 function nameWork(metadata: EntityMetadata): TriggerWork {
   const holder = holderTable(metadata)
-  const install = { up: [claimAllNames(holder)], down: [releaseAllNames(holder)] }
+  const own = namesOfHolder(holder, searchSchemaOf(metadata))
+  const declared = {
+    ...own,
+    handOver: (former: Declared) =>
+      renamedNames(own, former as NamesDeclaration, predecessorsOf(holder, former as NamesDeclaration)),
+  }
+  const released = releaseNames(holder, declared.declaration.in)
+  // A table that Citus has made anew since the last write has yet to get the names of its rows.
+  const release = holder.citus === 'local' ? [own.attach, released] : [released]
+  // attach makes the rows hold their names. A revert drops the triggers, and the names.
+  const changed = (before: Former): RowsChange => ({
+    ...refuseOtherNormalizers(metadata, holder, before as NamesDeclaration),
+    install: { up: [], down: [] },
+  })
   return {
-    set: nameTriggersOf(holder),
+    declared,
     rows: {
       ...refuseOtherNormalizers(metadata, holder, undefined),
-      install,
-      again: (before) => {
-        const noted = notedHolder(before, holder)
-        const isAlike = noted !== undefined && isSameHolder(noted, holder)
-        return isAlike
-          ? { install: { ...install, down: [] } }
-          : { ...refuseOtherNormalizers(metadata, holder, noted), install }
-      },
-      // A revert that drops the table releases its names.
-      created: { up: [], down: [releaseAllNames(holder)] },
-      follow: (before) => followNames(metadata, holder, before),
+      install: { up: [], down: release },
+      again: changed,
+      created: { up: [], down: release },
+      follow: changed,
     },
     lookups: namesOfTable(metadata).map(({ table: rows, lookup: name, text }) => ({
       rows,
@@ -263,48 +273,12 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
   }
 }
 
-/** Makes names follow renames, in either direction. */
-function followNames(metadata: EntityMetadata, holder: HolderTable, note: Former): RowsChange {
-  const before = notedHolder(note, holder)
-  if (!before || isSameHolder(before, holder)) return {}
-  if (keyTypes(before) !== keyTypes(holder)) {
-    // Keys of another type differ from the stored ones, and no name shows whose it was.
-    return {
-      ...refuseOtherNormalizers(metadata, holder, before),
-      install: { up: [releaseAllNames(before), claimAllNames(holder)], down: [releaseAllNames(holder)] },
-      dropped: { change: { up: [], down: [claimAllNames(before)] } },
-    }
-  }
-  return {
-    ...refuseOtherNormalizers(metadata, holder, before),
-    install: { up: [claimAllNames(holder, before)], down: [] },
-    dropped: { change: { up: [], down: [claimAllNames(before, holder)] } },
-  }
-}
-
-const OTHER_INTEGERS: ReadonlySet<string> = new Set(['smallint', 'bigint'])
-
-const keyTypes = ({ primary }: HolderTable): string =>
-  JSON.stringify(primary.map(({ type }) => (OTHER_INTEGERS.has(type) ? 'integer' : type)))
-
-/** Ignores the policy of former names, because another policy applies to names that are given up from now on. */
-function isSameHolder(before: HolderTable, after: HolderTable): boolean {
-  const key = ({ holder, primary, names }: HolderTable): string =>
-    JSON.stringify([
-      holder,
-      primary.map(({ name, type }) => [name, type]),
-      names.map(({ column, namespace, normalizer = NOT_NORMALIZED }) => [column, namespace, normalizer]),
-    ])
-  return key(before) === key(after)
-}
-
-/** Returns the former column of the same name, or else a removed column of the same namespace. */
+/** Returns the former name in the column, or else one of the same namespace in a column that is gone. */
 function predecessor(
-  before: HolderTable,
+  before: NamesDeclaration,
   after: HolderTable,
-  column: string,
-): HolderTable['names'][number] | undefined {
-  const namespace = after.names.find((one) => one.column === column)?.namespace
+  { column, namespace }: HolderTable['names'][number],
+): NamesDeclaration['names'][number] | undefined {
   const isGone = (one: string): boolean => after.names.every((name) => name.column !== one)
   return (
     before.names.find((one) => one.column === column) ??
@@ -312,17 +286,25 @@ function predecessor(
   )
 }
 
+/** The columns of names that were renamed, with their former names. */
+const predecessorsOf = (holder: HolderTable, before: NamesDeclaration): [column: string, former: string][] =>
+  holder.names.flatMap((name) => {
+    const former = predecessor(before, holder, name)?.column
+    return former === undefined || former === name.column ? [] : [[name.column, former]]
+  })
+
 /** Refuses another normalizer, because SQL cannot normalize as JavaScript does, and nobody would find the names. */
 function refuseOtherNormalizers(
   { name: entity }: EntityMetadata,
   holder: HolderTable,
-  before: HolderTable | undefined,
+  before: NamesDeclaration | undefined,
 ): { readonly fill?: Change } {
   const on = { rows: holder, primary: holder.primary.map(({ name }) => name), entity }
   const refuse = (column: string, from: string, to: string): string[] =>
     to === NOT_NORMALIZED || to === from ? [] : [raiseIfUnnormalized(on, { column, from, to })]
-  const changes = holder.names.map(({ column, normalizer: to = NOT_NORMALIZED }) => {
-    const from = (before && predecessor(before, holder, column))?.normalizer ?? NOT_NORMALIZED
+  const changes = holder.names.map((name) => {
+    const { column, normalizer: to = NOT_NORMALIZED } = name
+    const from = (before && predecessor(before, holder, name))?.normalizer ?? NOT_NORMALIZED
     return { up: refuse(column, from, to), down: refuse(column, to, from) }
   })
   const [up, down] = [changes.flatMap((one) => one.up), changes.flatMap((one) => one.down)]

@@ -112,7 +112,8 @@ export function writtenSchema(metadata: EntityMetadata): string | undefined {
 /** The schema of an entity. If it names none, the first of `search_path` when the DataSource was initialised. */
 export const schemaOf = (metadata: EntityMetadata): string | undefined => metadata.schema ?? searchSchemaOf(metadata)
 
-const searchSchemaOf = (metadata: EntityMetadata): string | undefined =>
+/** The first schema of `search_path` when the DataSource was initialised. */
+export const searchSchemaOf = (metadata: EntityMetadata): string | undefined =>
   (dataSourceOf(metadata).driver as unknown as { readonly searchSchema?: string }).searchSchema
 
 /** The table of an entity, with its database names. */

@@ -223,6 +223,8 @@ const schemasOf = (metadatas: readonly EntityMetadata[], searchSchema: string): 
 const isOf = (found: InstalledTriggers, { schema, tableName }: EntityMetadata, searchSchema: string): boolean =>
   found.schema === (schema ?? searchSchema) && found.table === tableName
 
+const RENAMES = /^ALTER TABLE \S+ RENAME (?:COLUMN )?"/
+
 /** @param sql what TypeORM and the changes of declarations will run */
 function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
   const { table, installed, wanted, declared } = entity
@@ -234,9 +236,10 @@ function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
   ])
   // A statement may need the triggers dropped, or change what they depend on.
   const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
-  const touched = sql.some(isInTheWay)
+  const inTheWay = sql.filter(isInTheWay)
+  const touched = inTheWay.length > 0 && (inTheWay.every((query) => RENAMES.test(query)) ? 'renamed' : true)
   const sets = { ...entity, installed: withoutAttached(installed) }
-  const site = { ...sets, functions: planFunctions(sets), touched }
+  const site = { ...sets, functions: planFunctions(sets), touched: touched !== false }
   const ofSets = planSets(site)
   const ofDeclared = planDeclared({ ...entity, touched })
   return { ...site, before: both(ofDeclared.before, ofSets.before), after: both(ofSets.after, ofDeclared.after) }

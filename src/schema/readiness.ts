@@ -22,7 +22,7 @@ import type { NumberTable } from '../sql/numbers'
 import { isElsewhere, type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
-import { parseNote, type TriggerSet } from '../sql/trigger-set'
+import { parseNote, type RelationName, type TriggerSet } from '../sql/trigger-set'
 import { wordedCheck, wordedIndex, wordedTrigger, wordsOf, writtenAs } from '../sql/written'
 import { attachedDrift, wordedDeclared } from '../triggers/attached'
 import { guardsOf } from '../triggers/guard'
@@ -193,7 +193,7 @@ async function lookAt(
 /** Identifies the table that search_path finds, and those that its triggers write to. These differ between sessions. */
 async function tenantOf(metadata: EntityMetadata, query: Query): Promise<string | undefined> {
   const root = rootOf(metadata)
-  const written = setsOf(triggerWorks(root)).flatMap(({ writes }) =>
+  const written = lookedFor(triggerWorks(root)).flatMap(({ writes }) =>
     writes ? [qualified(writes.schema, writes.name)] : [],
   )
   return await tableOids(query, tableName(entityTable(root)), written)
@@ -386,7 +386,12 @@ export const workDrift = (works: readonly TriggerWork[], state: TableState): Fin
       state,
     ),
     ...indexes.flatMap((index) => indexDrift(index, state)),
-    ...(declared ? attachedDrift(declared, state, state.written !== undefined) : []),
+    ...(declared
+      ? [
+          ...attachedDrift(declared, state, state.written !== undefined),
+          ...writtenDrift(declared.writes, declared.table.schema, state),
+        ]
+      : []),
     ...(set ? triggerDrift(set, state) : []),
   ])
 
@@ -443,15 +448,19 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
     const isGone = state.tables.every(({ name }) => name !== table.name)
     return different({ object: 'table', name: table.name }, isGone || state.written ? difference : undefined)
   })
-  return [...ofFunctions, ...ofTriggers, ...ofTables, ...writtenDrift(set, state)]
+  return [...ofFunctions, ...ofTriggers, ...ofTables, ...writtenDrift(set.writes, set.table.schema, state)]
 }
 
 /** Returns what contradicts the table that functions of a set write to. */
-function writtenDrift({ writes, table }: TriggerSet, { foreign, homes, schema }: TableState): Finding[] {
+function writtenDrift(
+  writes: RelationName | undefined,
+  given: string | undefined,
+  { foreign, homes, schema }: TableState,
+): Finding[] {
   if (!writes) return []
   const relation = qualified(writes.schema, writes.name)
   // The functions look in the schema of their own table, and `search_path` has another schema first.
-  const isElsewhere = writes.schema === table.schema && (homes[relation] ?? schema) !== schema
+  const isElsewhere = writes.schema === given && (homes[relation] ?? schema) !== schema
   const detail = foreign.includes(relation) ? FOREIGN : isElsewhere ? ELSEWHERE : undefined
   return different({ object: 'table', name: writes.name }, detail)
 }
@@ -492,7 +501,7 @@ export async function exactState(
   const indexes = [...texts.map(uniqueIndexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
   const triggers = setsOf(works).flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
   const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
-  const declared = wordedDeclared([...texts.flatMap(guardsOf), ...declaredIn(works)])
+  const declared = wordedDeclared([...texts.flatMap(guardsOf), ...declaredIn(works)], table.schema)
   const written = await writtenAs(query, { relation, within: look.within }, [...words, ...declared])
   return { ...table, ...(written ? { written } : {}) }
 }

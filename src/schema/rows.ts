@@ -27,6 +27,7 @@ import {
   attachedTo,
   declarationDifference,
   isWhole,
+  lacksWritten,
   servesNamesakes,
 } from '../triggers/attached'
 import { columnsOf } from '../triggers/kinds'
@@ -87,9 +88,8 @@ function removedRows({ before }: Had, from: RemovedFrom): RemovedRows {
 
 /** The entry that declares each kind. */
 const ENTRIES: Readonly<Partial<Record<Former['kind'], string>>> = {
-  names: 'names',
+  name: 'names',
   number: 'numbers',
-  numbers: 'numbers',
 }
 
 /**
@@ -102,10 +102,10 @@ export const planNewRows = (
   fresh: readonly Pick<SchemaEntity, 'schema' | 'table'>[],
 ): RowsPlan => ({
   changes: works.flatMap((work) => {
-    const { rows, set } = work
+    const { rows, set, declared } = work
+    const writes = (set ?? declared)?.writes
     const isDropped = fresh.some(
-      ({ schema = searchSchema, table }) =>
-        table === set?.writes?.name && schema === (set.writes.schema ?? searchSchema),
+      ({ schema = searchSchema, table }) => table === writes?.name && schema === (writes.schema ?? searchSchema),
     )
     return rows?.created ? { install: isDropped ? { ...rows.created, down: [] } : rows.created, work } : []
   }),
@@ -118,15 +118,21 @@ function changeOf(
   installed: InstalledTriggers,
 ): RowsChange[] {
   if (!rows) return []
-  if (had && declared) return changeOfDeclared(declared, rows, had)
+  if (had && declared) return changeOfDeclared(declared, rows, had, installed)
   if (had && set) return changeOfSet(set, rows, had.before as TriggerNote, installed)
   return [rows]
 }
 
-function changeOfDeclared(declared: WantedDeclaration, rows: RowsChange, { before, attached }: Had): RowsChange[] {
+function changeOfDeclared(
+  declared: WantedDeclaration,
+  rows: RowsChange,
+  { before, attached }: Had,
+  installed: InstalledTriggers,
+): RowsChange[] {
   if (!attached) return [rows]
   // Without all triggers on its own columns, nobody knows what was written meanwhile.
-  if (!isWhole(attached) || servesNamesakes(declared, attached)) return [rows.again?.(before) ?? rows]
+  if (!isWhole(attached) || servesNamesakes(declared, attached) || lacksWritten(declared, installed))
+    return [rows.again?.(before) ?? rows]
   const isAlike = declarationDifference(declared.declaration, attached.declaration) === undefined
   return isAlike ? [] : [rows.follow?.(before) ?? rows]
 }
@@ -150,8 +156,6 @@ const hasStrayed = (set: TriggerSet, before: TriggerNote, installed: InstalledTr
   !hasAllTriggers(installed) || lacksWritten(set, installed) || hasNamesakes(set, before, installed)
 
 /** Whether the table that the triggers write to is missing, with its data on the rows, as after a partial restore. */
-const lacksWritten = ({ writes }: TriggerSet, { homes }: InstalledTriggers): boolean =>
-  writes !== undefined && homes[qualified(writes.schema, writes.name)] === null
 
 function isNotedAlike({ functions: [first] }: TriggerSet, installed: InstalledTriggers): boolean {
   const found = first && installedFunction(installed, first)
@@ -181,7 +185,11 @@ export async function refuseLargeTable(on: ChangingTable): Promise<void> {
       fill !== undefined || (install !== undefined && install !== work.rows?.tables && install !== work.rows?.triggers)
     // A new name is NULL in every row.
     const isOfNames = ENTRIES[kindOfWork(work)] === 'names'
-    return isOfRows && (!isOfNames || Object.values(columnsOfWork(work)).some((name) => hasColumn(on, name)))
+    return (
+      isOfRows &&
+      (!isOfNames ||
+        Object.entries(columnsOfWork(work)).some(([role, name]) => !role.startsWith('key ') && hasColumn(on, name)))
+    )
   })
   for (const { work } of onRows) {
     const gives = ENTRIES[kindOfWork(work)] === 'names' ? 'names' : 'numbers'

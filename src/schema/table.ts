@@ -220,7 +220,7 @@ export const declaredIn = (works: readonly TriggerWork[]): WantedDeclaration[] =
 /** What a query of the catalog should find for these works. */
 export const lookedFor = (works: readonly TriggerWork[]): LookedFor[] => [
   ...setsOf(works),
-  ...declaredIn(works).map(({ tables }) => ({ tables })),
+  ...declaredIn(works).map(({ tables, writes }) => ({ tables, writes })),
 ]
 
 /** Returns the guards that the table of an entity needs. */

@@ -91,10 +91,6 @@ const COMMENT_OR_QUOTED = /--[^\n]*|\/\*[^]*?\*\/|"[^"]*"|'[^']*'/g
 export const withoutComments = (sql: string): string =>
   sql.replaceAll(COMMENT_OR_QUOTED, (one) => (/^["']/.test(one) ? one : ' ')).replaceAll(/\s+/g, '')
 
-/** Joins predicates with one on each line, at this indentation. */
-export const all = (indent: number, ...predicates: readonly string[]): string =>
-  predicates.join(`\n${' '.repeat(indent)}AND `)
-
 /** The name of a transition table or of a WITH query. It must not hide a table from the functions. */
 export const transition = (name: string, ...tables: readonly string[]): string =>
   tables.includes(name) ? transition(`${name}_`, ...tables) : name

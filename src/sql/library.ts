@@ -1,4 +1,5 @@
 import { ATTACH_SQL } from '../library/attach'
+import { NAMES_SQL } from '../library/names'
 import { NUMBERS_SQL } from '../library/numbers'
 import { REPORT_SQL } from '../library/report'
 import { TEXTS_SQL } from '../library/texts'
@@ -9,7 +10,7 @@ import { EQUALS, tableName, type TextTable } from './text-table'
 /** The parts of the library. Each has the functions that it creates, with their arguments. */
 const PARTS: Readonly<
   Record<
-    'report' | 'attach' | 'texts' | 'numbers' | 'urls',
+    'report' | 'attach' | 'texts' | 'names' | 'numbers' | 'urls',
     { readonly sql: string; readonly functions: readonly string[] }
   >
 > = {
@@ -29,6 +30,13 @@ const PARTS: Readonly<
       'unique_text_code_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
       'unique_text_attach_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text)',
+    ],
+  },
+  names: {
+    sql: NAMES_SQL,
+    functions: [
+      'unique_text_attach_name_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_detach_name_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.regclass)',
     ],
   },
   numbers: {
@@ -123,13 +131,14 @@ const call = (schema: string | undefined, name: string, ...args: readonly string
   `${qualified(schema, name)}(${args.join(', ')})`
 
 /** What a declaration is of. */
-export type AttachedKind = 'text' | 'number'
+export type AttachedKind = 'text' | 'name' | 'number'
 
 /** The functions of each kind. */
 const CALLS: Readonly<
   Record<AttachedKind, { readonly part: LibraryPart; readonly attach: string; readonly detach: string }>
 > = {
   text: { part: 'texts', attach: 'unique_text_attach_v1', detach: 'unique_text_detach_v1' },
+  name: { part: 'names', attach: 'unique_text_attach_name_v1', detach: 'unique_text_detach_name_v1' },
   number: { part: 'numbers', attach: 'unique_text_attach_number_v1', detach: 'unique_text_detach_number_v1' },
 }
 
@@ -178,6 +187,20 @@ const calledIn = (sql: string): LibraryPart | undefined =>
   (Object.keys(PARTS) as LibraryPart[]).find((part) =>
     PARTS[part].functions.some((one) => sql.includes(`"${one.replace(/\(.*/su, '')}"(`)),
   )
+
+/**
+ * Drops the triggers of names, and deletes the names of the rows if the table of names exists.
+ *
+ * @param names the table of names, as a declaration has it
+ */
+export const releaseNames = (table: TableName, names: string): string =>
+  `SELECT ${call(
+    table.schema,
+    CALLS.name.detach,
+    `${literal(tableName(table))}::pg_catalog.regclass`,
+    `'names'::pg_catalog.text`,
+    `pg_catalog.to_regclass(${literal(table.schema === undefined || names.includes('"."') ? names : `${quote(table.schema)}.${names}`)})`,
+  )}`
 
 /** The part of the library that a statement calls. */
 export const partUsedBy = (statement: string): LibraryPart | undefined =>

@@ -63,6 +63,21 @@ export function refusedNames(
   }
 }
 
+/**
+ * The table of the holder of a row of the table of names, as `RefusedName.holder` has it: with its schema if that is not
+ * the schema of the table of names. The dot in a name is escaped, because the table `a`.`b.c` differs from `a.b`.`c`.
+ */
+export const holderOfRow = ({ columns }: Pick<NamesTable, 'columns'>, row: string): string =>
+  `(SELECT pg_catalog.concat(CASE WHEN h.relnamespace ${op('<>')} k.relnamespace
+      THEN pg_catalog.concat(${ESCAPED('s.nspname')}, '.') END, ${ESCAPED('h.relname')})
+    FROM pg_catalog.pg_class AS h
+    JOIN pg_catalog.pg_namespace AS s ON ${equal('s.oid', 'h.relnamespace')}
+    JOIN pg_catalog.pg_class AS k ON ${equal('k.oid', `${row}.tableoid`)}
+    WHERE ${equal('h.oid', `${row}.${quote(columns.holder)}`)})`
+
+const ESCAPED = (name: string): string =>
+  `pg_catalog.replace(pg_catalog.replace(${name}::pg_catalog.text, ':', '::'), '.', ':.')`
+
 /** A requested name that has a holder. */
 export interface FoundName extends Pick<RefusedName, 'holder' | 'holderColumn' | 'state'> {
   /** 0-based position in the request. */
@@ -80,7 +95,7 @@ export function takenNamesStatement(names: NamesTable): Statement<FoundName> {
   const field = (column: NamesColumn): string => `n.${quote(names.columns[column])}`
   return {
     name: '',
-    sql: `SELECT i.ordinal ${op('-')} 1, ${field('holder')}, ${field('property')}, ${field('state')},
+    sql: `SELECT i.ordinal ${op('-')} 1, ${holderOfRow(names, 'n')}, ${field('property')}, ${field('state')},
   (SELECT pg_catalog.json_agg(v) FROM pg_catalog.jsonb_array_elements_text(${field('key')}) AS v)::pg_catalog.text
 FROM ROWS FROM (${[1, 2, 3].map((one) => `pg_catalog.unnest($${one}::pg_catalog.text[])`).join(', ')})
   WITH ORDINALITY AS i (namespace, text, hash, ordinal)

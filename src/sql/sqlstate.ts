@@ -41,9 +41,6 @@ export const SQLSTATE = {
   heldName: 'UT003',
 } as const
 
-/** Options of a RAISE in a trigger. They name the table in the error. */
-export const OF_TABLE = 'SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME'
-
 /** The properties that `pg` sets on an error of the server. */
 export interface ServerError extends Error {
   readonly code: string

@@ -181,11 +181,6 @@ export function sameText(
   })
 }
 
-/** Predicates for an OR: each text column that differs. */
-export function differentText(table: Pick<TextTable, 'text' | 'nullable'>, left: string, right: string): string[] {
-  return sameText(table, left, right).map((same) => `(${same})\n    IS NOT TRUE`)
-}
-
 /** Compares each scope column with the unique index's own operator. The scope is NOT NULL, so `=` can use the index. */
 export function sameScope({ scope }: TextTable, left: string, right: string): string[] {
   return scope.map((name) => equal(field(left, name), field(right, name)))

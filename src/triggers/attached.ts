@@ -4,7 +4,8 @@ import type { Change } from '../sql/alter'
 import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
 import { attach, detach, neededFor, partOf, temporary } from '../sql/library'
 import { tableName, type TextTable } from '../sql/text-table'
-import { dropTrigger, type KeptTable } from '../sql/trigger-set'
+import { dropTrigger, type KeptTable, type RelationName } from '../sql/trigger-set'
+import { qualified } from '../sql/identifier'
 import { type Wording, wordsOf } from '../sql/written'
 import { columnsOf, type Declared, kindOfDeclaration, shortDeclaration, wholeDeclaration } from './kinds'
 import {
@@ -39,6 +40,8 @@ export interface WantedDeclaration<D extends Declared = Declared> {
   readonly triggers: readonly WantedTrigger[]
   /** Tables that attach makes beside it, in the table's schema and with its owner. */
   readonly tables: readonly KeptTable[]
+  /** A table that the triggers write to, as the owner of their own. */
+  readonly writes?: RelationName | undefined
   /** The statements that make, or replace, and drop the triggers. */
   readonly attach: string
   readonly detach: string
@@ -60,15 +63,20 @@ export const wantedDeclaration = <D extends Declared>(
   detach: detach(parts.table, parts.declaration),
 })
 
-/** Everything that states the conditions of the triggers of declarations in the server's words. */
-export const wordedDeclared = (wanted: readonly WantedDeclaration[]): Wording[] => [
+/**
+ * Everything that states the conditions of the triggers of declarations in the server's words.
+ *
+ * @param home the schema of their table
+ */
+export const wordedDeclared = (wanted: readonly WantedDeclaration[], home: string): Wording[] => [
   ...neededFor(wanted.map(({ declaration }) => partOf(declaration.kind)))
     .filter((part) => part !== 'report')
     .map((part) => ({ key: 'library', make: () => temporary.library(part) })),
-  ...wanted.map(({ declaration, label }): Wording => ({
-    key: 'declaration',
-    make: (name) => temporary.attach(name, declaration.kind, { ...shortDeclaration(declaration), guard: label }),
-  })),
+  ...wanted.map(({ declaration, label, writes }): Wording => {
+    const within = declaration.kind === 'name' ? { in: writes && qualified(writes.schema ?? home, writes.name) } : {}
+    const declared = { ...shortDeclaration(declaration), guard: label, ...within }
+    return { key: 'declaration', make: (name) => temporary.attach(name, declaration.kind, declared) }
+  }),
 ]
 
 /** A declaration that a table has, perhaps one that is no longer wanted. */
@@ -150,7 +158,7 @@ export function withoutAttached<T extends InstalledTriggers>(installed: T): T {
 }
 
 /** The keys that describe the release or the names of objects, and no rule. */
-const UNCOMPARED: readonly string[] = ['protocol', 'serves', 'triggers', 'bodies', 'on', 'guard']
+const UNCOMPARED: readonly string[] = ['protocol', 'serves', 'triggers', 'bodies', 'on', 'guard', 'kept', 'columns']
 
 /** Returns why this release cannot work with a declaration that is installed, as a clause, or undefined if it can. */
 export function declarationDifference(wanted: Declared, found: Declared): string | undefined {
@@ -314,8 +322,8 @@ function codeOf({ triggers, functions }: InstalledDeclaration): string {
 export interface DeclaredTable extends Pick<TextTable, 'schema' | 'table'> {
   readonly declared: readonly WantedDeclaration[]
   readonly installed: InstalledTriggers
-  /** Whether the table itself changes between the two parts of the plan. */
-  readonly touched: boolean
+  /** Whether the table itself changes between the two parts of the plan. Names follow columns that are only renamed. */
+  readonly touched: boolean | 'renamed'
 }
 
 /**
@@ -326,9 +334,13 @@ export function planDeclared({ declared, installed, touched, ...table }: Declare
   readonly before: Change
   readonly after: Change
 } {
-  const made = declared.filter((one) => touched || attachedDrift(one, installed, true).length > 0)
+  const made = declared.filter(
+    (one) => touched || lacksWritten(one, installed) || attachedDrift(one, installed, true).length > 0,
+  )
   const found = attachedTo(installed)
-  const replaced = touched ? [] : made.filter((one) => isReplaceable(one, found))
+  const replaced = made.filter(
+    (one) => isReplaceable(one, found) && (!touched || (touched === 'renamed' && one.declaration.kind === 'name')),
+  )
   const standing = declared.filter((one) => !made.includes(one))
   const isAmong = (wanted: readonly WantedDeclaration[], one: InstalledDeclaration): boolean =>
     wanted.some(({ declaration }) => isOf(declaration, one))
@@ -362,14 +374,12 @@ export function planDeclared({ declared, installed, touched, ...table }: Declare
       down: [
         ...beside.map(({ definition }) => definition),
         ...firsts.flatMap((one) => handed.get(one)?.down[1] ?? again(one.declaration)),
+        ...replaced.filter((one) => !lacksWritten(one, installed)).flatMap(({ declaration }) => again(declaration)),
       ],
     },
     after: {
       up: made.map((one) => ofHeir(one)?.up[1] ?? one.attach),
-      down: [
-        ...fresh.map((one) => ofHeir(one)?.down[0] ?? one.detach),
-        ...replaced.flatMap(({ declaration }) => again(declaration)),
-      ],
+      down: fresh.map((one) => ofHeir(one)?.down[0] ?? one.detach),
     },
   }
 }
@@ -390,6 +400,11 @@ function heirOf(
   )
   return left.length === 1 && others.length === 1 ? left[0] : undefined
 }
+/** Whether the table that the triggers write to is missing. */
+export const lacksWritten = (
+  { writes }: Pick<WantedDeclaration, 'writes'>,
+  { homes }: Pick<InstalledTriggers, 'homes'>,
+): boolean => writes !== undefined && homes[qualified(writes.schema, writes.name)] === null
 
 /** Whether attach can replace what a table has of a declaration while the rows remain. Then readers do not wait. */
 function isReplaceable({ declaration }: WantedDeclaration, all: readonly InstalledDeclaration[]): boolean {

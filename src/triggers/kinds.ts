@@ -43,6 +43,28 @@ export interface GuardDeclaration
   readonly guard?: string
 }
 
+/** The names of the rows of a table, or of none for the table of names itself. */
+export interface NamesDeclaration extends Declared {
+  readonly kind: 'name'
+  /** The table of names, as SQL. It has a schema unless that is the schema of the table. */
+  readonly in: string
+  /** The columns of the primary key, in the order of the values of stored keys. */
+  readonly key: readonly string[]
+  readonly names: readonly {
+    readonly column: string
+    readonly namespace: string
+    readonly former?: 'reserved' | 'redirect'
+    /** How long a former name is kept, as a PostgreSQL interval. */
+    readonly for?: string
+    readonly normalizer?: string
+  }[]
+  /** For a digest of the user's own, the hash of the text `n.text`, as SQL. */
+  readonly hashed?: string
+  readonly citus?: 'local'
+  /** The first part of the names of functions and triggers. If undefined, it consists of the table. */
+  readonly guard?: string
+}
+
 /** What all declarations of a kind have in common. */
 interface Kind<D extends Declared> {
   /** The version that attach writes. docs/upgrading.md explains when another one is needed. */
@@ -99,6 +121,23 @@ const TEXT: Kind<GuardDeclaration> = {
   main: 23,
 }
 
+const NAME: Kind<NamesDeclaration> = {
+  protocol: 1,
+  object: 'trigger',
+  required: ['names'],
+  defaults: ({ names = [], key = [] }) =>
+    isNames(key) && Array.isArray(names) && isNames(names.map((one: { readonly column?: unknown }) => one.column))
+      ? { name: 'names', in: '"names"', key: [] }
+      : undefined,
+  columns: ({ key, names }) =>
+    Object.fromEntries([
+      ...key.map((name): [string, string] => [`key ${name}`, name]),
+      ...names.flatMap(({ column }) => (key.includes(column) ? [] : [[column, column]])),
+    ]) as Record<string, string>,
+  ofTriggers: ['in', 'key', 'names', 'hashed', 'citus'],
+  main: 32,
+}
+
 /** How rows are numbered: the second argument of attach. */
 export interface NumberedDeclaration extends Declared {
   readonly kind: 'number'
@@ -136,7 +175,7 @@ const NUMBER: Kind<NumberedDeclaration> = {
   main: 7,
 }
 
-const KINDS = { text: TEXT, number: NUMBER } as unknown as Readonly<Partial<Record<string, Kind<Declared>>>>
+const KINDS = { text: TEXT, name: NAME, number: NUMBER } as unknown as Readonly<Partial<Record<string, Kind<Declared>>>>
 
 /** Returns what the declarations of a kind have in common. Undefined for a kind that this release does not know. */
 export const kindOfDeclaration = ({ kind }: Pick<Declared, 'kind'>): Kind<Declared> | undefined =>
@@ -154,7 +193,7 @@ export function wholeDeclaration<D extends Declared>(given: Pick<D, 'kind' | 'na
 }
 
 /** The keys that attach adds. */
-const MADE: ReadonlySet<string> = new Set(['kind', 'protocol', 'serves', 'triggers', 'bodies', 'on'])
+const MADE: ReadonlySet<string> = new Set(['kind', 'protocol', 'serves', 'triggers', 'bodies', 'on', 'kept', 'columns'])
 
 /** Leaves out what `wholeDeclaration` fills in, and what attach adds. */
 export function shortDeclaration(all: Declared): object {

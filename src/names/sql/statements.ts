@@ -5,7 +5,7 @@ import { cached, type EntityColumns, entityColumns } from '../../calls/entity-te
 import { classFilter } from '../../calls/statements'
 import { named, nameList, parameter, returningList, type RowShape, type Statement, type WireRow } from '../../sql/find'
 import { literal, qualified, quote } from '../../sql/identifier'
-import { hasNamedKey, holderKey, type HolderTable, keyPart, nameField } from './fragments'
+import { hasNamedKey, holderKey, holderOid, type HolderTable, keyPart, nameField } from './fragments'
 import type { NamesColumn, NamesTable } from '../../sql/names-table'
 import { equal, op } from '../../sql/text-table'
 import { toGeoJson } from '../../sql/types'
@@ -260,7 +260,7 @@ export function formerNamesStatement(row: HolderRow): Statement<KeptName> {
     `SELECT ${selected.join(', ')}
 FROM ONLY ${qualified(holder.schema, holder.table)} AS t
 JOIN ${qualified(of.schema, of.table)} AS n
-  ON ${equal(field('holder'), literal(holder.holder))} AND ${equal(field('key'), holderKey(holder, 't'))}
+  ON ${equal(field('holder'), holderOid(holder))} AND ${equal(field('key'), holderKey(holder, 't'))}
 WHERE ${key.join(' AND ')}${ofClass(row, key.length)}
   AND ${field('state')} ${op('<>')} 'held'
   AND (${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp())
@@ -305,7 +305,10 @@ export function findHolderStatement(
   ) END`
   const current = former ? later : field('text')
   const dates = isoDates(field('since'), field('until'))
-  const head = [field('holder'), field('property'), field('state'), ...dates, current]
+  const holder = `CASE ${tables
+    .map(({ table: one }) => `WHEN ${equal(field('holder'), holderOid(one))} THEN ${literal(one.holder)}`)
+    .join(' ')} ELSE ${field('holder')}::pg_catalog.text END`
+  const head = [holder, field('property'), field('state'), ...dates, current]
   const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
   const joins = tables.map(({ table: holder, read }, nth) => {
     if (read.length === 0) return ''
@@ -328,7 +331,7 @@ type Field = (column: NamesColumn, row?: string) => string
 
 /** Returns the key only for its own table, because the parts of the key have their types only there. */
 const keyOfHolder = (field: Field, holder: HolderTable): string =>
-  `(CASE WHEN ${equal(field('holder'), literal(holder.holder))} THEN ${field('key')} END)`
+  `(CASE WHEN ${equal(field('holder'), holderOid(holder))} THEN ${field('key')} END)`
 
 const columnsOf =
   (field: Field) =>

@@ -5,6 +5,7 @@ import { abandon, adopt, mergeDuplicates } from '../../../src/adopt'
 import { doctor } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
+import { dropPart } from '../../../src/sql/library'
 import { useDatabase } from '../../support/database'
 import { newList } from './restore'
 import { type Entityish, pageOf } from './stage'
@@ -182,6 +183,8 @@ describe('a table that another role has planted under a name of ours', () => {
     const { upQueries } = await own.driver.createSchemaBuilder().log()
     for (const { query, parameters } of upQueries) await client.query(query, parameters)
     await client.query('create trigger plant before insert on names for each row execute function plant(); reset role')
+    // The library of another role is refused, too.
+    for (const part of ['report', 'texts', 'names'] as const) await client.query(dropPart(undefined, part))
     return await open(User, Name)
   }
 

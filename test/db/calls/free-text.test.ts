@@ -232,7 +232,7 @@ test('24 clients that take, change, hold and free names at mixed levels leave ea
   expect([...refused].filter((code) => !['TEXT_TAKEN', '40001', '40P01', 'back'].includes(code))).toEqual([])
   expect(written).toBeGreaterThan(24)
   const rows = await dataSource.query<unknown[]>(`
-    SELECT * FROM (SELECT 'person' AS holder, id, handle FROM person UNION ALL SELECT 'club', id, handle FROM club) AS r
+    SELECT * FROM (SELECT 'person'::regclass AS holder, id, handle FROM person UNION ALL SELECT 'club'::regclass, id, handle FROM club) AS r
     FULL JOIN (SELECT * FROM names WHERE state = 'held' AND namespace = 'handle') AS n
       ON n.text = r.handle AND n.holder = r.holder AND n.holder_key = jsonb_build_array(r.id)
     WHERE n.text IS NULL OR r.id IS NULL`)

@@ -100,7 +100,7 @@ const lines = async (sql: string): Promise<string> =>
   (await client.query<{ line: string }>(sql)).rows.map(({ line }) => line).join(', ')
 const names = async (): Promise<string> =>
   await lines(
-    `select concat(holder, '.', holder_column, holder_key, ' ', text, ' ', state) as line from names order by 1`,
+    `select concat(replace(holder::text, '"', ''), '.', holder_column, holder_key, ' ', text, ' ', state) as line from names order by 1`,
   )
 /** The numbers, and how many rows each scope has. */
 const numbers = async (column: string): Promise<string> => {

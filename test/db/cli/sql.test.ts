@@ -37,7 +37,7 @@ test('the page docs/sql.md needs only what the command prints', async () => {
     const printed = await psql(command)
     lines.push(output === undefined ? undefined : printed)
   }
-  expect(lines).toHaveLength(6)
+  expect(lines).toHaveLength(7)
   expect(lines).toEqual(steps.map(({ output }) => output))
 })
 

@@ -281,12 +281,12 @@ describe('names', () => {
     await broken(
       `update "user" set handle = 'other' where id = 5`,
       `delete from organization where slug = 'org7'`,
-      `update names set holder = 'nothing' where text = 'user8'`,
+      `update names set holder = '-' where text = 'user8'`,
     )
     expect((await told()).map((one) => one.replace(/"[0-9a-f-]{36}"/u, 'UUID'))).toMatchInlineSnapshot(`
       [
         "User.handle name.missing 2; {"id":5} {"id":9}",
-        "Name.text name.untrue 3; unique_name_names_delete; {"id":5} {"id":6} {"id":15}",
+        "Name.text name.untrue 3; unique_name_names_write; {"id":5} {"id":6} {"id":15}",
       ]
     `)
     expect(await told(Organization)).toHaveLength(1)
@@ -316,7 +316,7 @@ describe('names', () => {
     expect(await told(User)).toMatchInlineSnapshot(`
       [
         "User.handle name.missing 1; {"id":4}",
-        "Name.text name.untrue 1; unique_name_names_delete; {"id":9}",
+        "Name.text name.untrue 1; unique_name_names_write; {"id":9}",
       ]
     `)
   })
@@ -396,8 +396,8 @@ describe('what the doctor says to do mends it', () => {
     ],
     'name.untrue': [
       [`delete from organization where slug = 'org7'`],
-      `alter table names disable trigger unique_name_names_delete; delete from names where text = 'org7';
-       alter table names enable trigger unique_name_names_delete`,
+      `alter table names disable trigger unique_name_names_write; delete from names where text = 'org7';
+       alter table names enable trigger unique_name_names_write`,
     ],
     'count.wrong': [[`delete from comment where id = 5`], withoutTrigger('comment')],
   } as const

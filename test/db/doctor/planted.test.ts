@@ -246,26 +246,22 @@ const MENDED: Partial<Record<About, readonly Case[]>> = {
     ],
     [
       'a function of names with another body',
-      BODY('unique_name_user_give', `replace(d, 'RETURN NULL', 'RETURN   NULL; RETURN NULL')`),
+      BODY('unique_name_user', `replace(d, 'RETURN NULL', 'RETURN   NULL; RETURN NULL')`),
       'User function.different',
     ],
     [
       'a function of names with another search_path',
-      `alter function unique_name_user_take() set search_path to public`,
+      `alter function unique_name_user() set search_path to public`,
       'User function.different',
     ],
     [
       'a trigger of the table of names that is gone',
-      `drop trigger unique_name_names_update on names`,
+      `drop trigger unique_name_names_write on names`,
       'Name trigger.missing',
     ],
     [
       'a trigger of the table of names with another WHEN',
-      TRIGGER(
-        'names',
-        'unique_name_names_delete',
-        `regexp_replace(d, 'WHEN \\(.*\\) EXECUTE', 'WHEN (false) EXECUTE')`,
-      ),
+      TRIGGER('names', 'unique_name_names_write', `regexp_replace(d, 'WHEN \\(.*\\) EXECUTE', 'WHEN (false) EXECUTE')`),
       'Name trigger.different',
     ],
     ['the table of names with a check of true', CHECK('names', 'true'), 'Name.text check.different'],

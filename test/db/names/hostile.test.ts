@@ -1,8 +1,16 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
-import { claimAllNames, releaseAllNames } from '../../../src/names/sql/claim-all'
+import { releaseNames } from '../../../src/sql/library'
 import { useDatabase } from '../../support/database'
-import { createHolder, createNames, holderTable, namesTable, nameViolations, RESERVE } from '../../support/names-table'
+import {
+  attachHolder,
+  createHolder,
+  createNames,
+  holderTable,
+  namesTable,
+  nameViolations,
+  RESERVE,
+} from '../../support/names-table'
 import { gatePart } from '../../support/gate-part'
 
 const db = useDatabase()
@@ -135,8 +143,8 @@ describe.each(gatePart(3, KEYS))('with a key of type %s', (type, first, second) 
     await expect(run(`update names set holder_column = 'x'`)).rejects.toMatchObject({ code: 'UT003' })
     await run(`update rows set title = 'x'`)
     await run(`delete from rows where handle operator(pg_catalog.=) 'a'`)
-    await run(releaseAllNames(holder))
-    await run(claimAllNames(holder, { ...holder, holder: 'before' }))
+    await run(releaseNames(holder, '"names"'))
+    await run(attachHolder(holder))
     await run(`truncate rows, others; truncate names`)
   }
 
@@ -149,6 +157,15 @@ describe.each(gatePart(3, KEYS))('with a key of type %s', (type, first, second) 
     await expect(useAll()).resolves.toBeUndefined()
   })
 })
+
+test.each(['bytea', 'real', 'interval'])(
+  'a key of type %s, whose text is that of the session, is refused',
+  async (type) => {
+    const holder = holderTable('rows', names, { primary: [{ name: 'id', type }] })
+    for (const statement of [...createNames(names), ...createHolder(holder, [])]) await run(statement)
+    await expect(run(attachHolder(holder))).rejects.toMatchObject({ code: '0A000' })
+  },
+)
 
 /** Of every table, as they come: inserts, changes of names and of keys, of one row and of several, swaps, deletes. */
 async function writeNames(table: string, key: string, columns: readonly [string, string]): Promise<void> {

@@ -1,4 +1,4 @@
-import { nameTriggersOf } from '../../../src/names/sql/triggers'
+import { attachHolder } from '../../support/names-table'
 import { LEVELS } from '../../support/sessions'
 import { testInterleavings } from './play-interleavings'
 import { gatePart } from '../../support/gate-part'
@@ -6,5 +6,5 @@ import { gatePart } from '../../support/gate-part'
 /** Of tables that Citus may keep local: no statement has a kept plan, and none sets FOUND. */
 testInterleavings(gatePart(3, LEVELS), {
   name: 'local',
-  triggers: (table) => nameTriggersOf({ ...table, citus: 'local' }).create,
+  triggers: (table) => [attachHolder({ ...table, citus: 'local' })],
 })

@@ -25,7 +25,7 @@ async function standing(): Promise<string> {
   expect(await nameViolations(client, [users, orgs])).toEqual([])
   const { rows } = await client.query<{ shown: string }>(
     `select text || '=' || (holder_key ->> 0) || case state when 'held' then '' else '?' end as shown
-     from names where holder = 'users' order by text collate "C"`,
+     from names where holder = 'users'::regclass order by text collate "C"`,
   )
   return rows.map(({ shown }) => shown).join(' ')
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
+import { attachHolder } from '../../support/names-table'
 import { expectedNames, useNamesStage } from '../../support/names-stage'
 import { interleavings, sequences } from './interleavings'
 import { nameMutations } from './mutations'
@@ -17,7 +17,7 @@ function refused(error: unknown): string {
 }
 
 test.each(sequences)('whole triggers, made in the same way, are not found: $name', async (sequence) => {
-  const whole: (typeof nameMutations)[number]['triggers'] = (holder) => nameTriggersOf(holder).create
+  const whole: (typeof nameMutations)[number]['triggers'] = (holder) => [attachHolder(holder)]
   const played = await stage.play(sequence, 'READ COMMITTED', { name: 'whole', triggers: whole })
   expect(played).toEqual(expectedNames(sequence, 'READ COMMITTED'))
 })

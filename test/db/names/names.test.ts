@@ -113,7 +113,7 @@ async function kept(): Promise<string[]> {
   return rows.map(({ namespace, text, holder, property, key, state }) => {
     const suffix = state === 'held' ? '' : ` ${state}`
     const list = key.map((one) => (typeof one === 'string' && one.length === 36 ? 'uuid' : one))
-    return `${namespace} ${text} → ${holder}.${property} ${JSON.stringify(list)}${suffix}`
+    return `${namespace} ${text} → ${holder.replaceAll('"', '')}.${property} ${JSON.stringify(list)}${suffix}`
   })
 }
 

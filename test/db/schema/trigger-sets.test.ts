@@ -10,13 +10,15 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError } from '../../../src'
 import { type Firing, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../../src/sql/trigger-set'
 import { attachDataSource } from '../../../src/declare/data-source'
-import { dataSourceOf, type TriggerWork } from '../../../src/registry/registry'
+import { dataSourceOf, registry, type TriggerWork } from '../../../src/registry/registry'
 import { ensureTriggers } from '../../../src/schema/readiness'
 import { registerTriggers } from '../../../src/schema/table'
 import { useDatabase } from '../../support/database'
 import { dropSchemas } from '../../support/databases'
 import { column, entity, key, plain, text } from '../../support/entity'
 import { generate, migrate, runAll } from '../../support/generated'
+
+registry.removals.set('names', () => ({}))
 
 const db = useDatabase()
 const client = db.useClient()

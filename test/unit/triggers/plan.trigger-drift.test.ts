@@ -1,9 +1,16 @@
 import { expect, test } from 'vitest'
 import { noteDifference } from '../../../src/triggers/plan'
-import { namesGuard } from '../../../src/names/sql/triggers'
-import { namesTable } from '../../support/names-table'
+import { triggerSet } from '../../../src/sql/trigger-set'
 
-const set = namesGuard(namesTable())
+const set = triggerSet({
+  kind: 'names',
+  name: 'one',
+  table: { schema: undefined, name: 'one' },
+  docs: '',
+  functions: [{ name: 'runs', body: 'BEGIN END', says: '' }],
+  triggers: () => [],
+  note: { protocol: 3 },
+})
 
 /** A release that makes protocol 3 and works with 2. */
 const release = { ...set, note: { ...set.note, protocol: 3 }, accepts: 2 }
