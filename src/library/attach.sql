@@ -105,6 +105,12 @@ BEGIN
   FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
   END LOOP;
+  -- What was made has been found by name. The owner of the schema may have renamed that while attach waited.
+  IF EXISTS (SELECT FROM unnest(functions) AS f (oid) JOIN pg_proc AS p USING (oid)
+      WHERE p.pronamespace <> t.relnamespace) OR cardinality(kept) <> (SELECT count(*) FROM pg_trigger AS g
+        WHERE g.tgrelid = on_table AND g.tgname = ANY (kept) AND g.tgfoid = ANY (functions)) THEN
+    RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'the schema was renamed meanwhile';
+  END IF;
   RETURN plan || jsonb_build_object('former', former_functions, 'made', functions);
 END
 $create$;

@@ -59,19 +59,20 @@ DECLARE
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
-  SELECT format_type(a.atttypid, NULL) INTO held FROM pg_attribute AS a
-    WHERE a.attrelid = on_table AND a.attname = declaration->>'number';
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key)
     OR e.key = 'kind' AND e.value <> '"number"' OR e.key = 'start' AND e.value::text !~ '^[1-9][0-9]{0,17}$' LIMIT 1;
   IF wrong IS NOT NULL OR declared->>'name' IS NULL OR declared->>'index' IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = concat('a declaration has no such key or value: ', wrong),
       HINT = 'For instance {"name": "number", "scope": ["post"], "index": "comment_number"}.';
-  ELSIF held IS NULL OR held NOT IN ('smallint', 'integer', 'bigint') THEN
-    RAISE EXCEPTION USING ERRCODE = '42804',
-      MESSAGE = format('%s must be a column of type smallint, integer or bigint', number);
   END IF;
   -- The triggers lock the table like this. Nobody adds a row between the look at the rows and the triggers.
   EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  SELECT format_type(a.atttypid, NULL) INTO held FROM pg_attribute AS a
+    WHERE a.attrelid = on_table AND a.attname = declaration->>'number';
+  IF held IS NULL OR held NOT IN ('smallint', 'integer', 'bigint') THEN
+    RAISE EXCEPTION USING ERRCODE = '42804',
+      MESSAGE = format('%s must be a column of type smallint, integer or bigint', number);
+  END IF;
   IF counts AND (t.relkind = 'p' OR EXISTS (
       SELECT FROM pg_inherits AS h WHERE h.inhrelid = on_table OR h.inhparent = on_table)) THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'Declare it without "count", and count the rows by SQL.',
@@ -262,11 +263,15 @@ DECLARE
   key CONSTANT text := plan->>'key';
   was text[] := ARRAY(SELECT jsonb_array_elements_text(nullif(plan->'was', 'null')));
   scopes text;
-  -- A function that others may execute is not ours.
+  -- A function that others may execute, or that numbers another table, is not ours.
   functions oid[] := ARRAY(SELECT p.oid FROM pg_proc AS p WHERE plan->'former' @> to_jsonb(p.oid)
     AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (
-      SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner));
+      SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
+    AND NOT EXISTS (SELECT FROM pg_trigger AS g
+      WHERE g.tgfoid = p.oid AND g.tgnargs = 1 AND g.tgparentid = 0 AND g.tgrelid <> on_table));
   former oid[] := '{}';
+  -- FirstNormalObjectId of PostgreSQL. The server itself gives out the OIDs below.
+  first_of_users CONSTANT oid := 16384;
   one record;
 BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
@@ -312,6 +317,16 @@ BEGIN
   FOR one IN SELECT o.oid, (SELECT count(*) FROM pg_attribute AS a WHERE a.attrelid = o.oid AND a.attname ~ '^s[0-9]+$')
       AS width FROM unnest(former) AS o (oid) LOOP
     IF keeps AND scope <@ was AND cardinality(scope) = one.width THEN
+      -- A type of the owner has casts of the owner, which would run as the caller. Those of PostgreSQL itself are safe.
+      IF EXISTS (SELECT FROM pg_attribute AS k LEFT JOIN pg_attribute AS w ON w.attrelid = one.oid AND w.attname
+            = CASE WHEN k.attname ~ '^s' THEN concat('s', array_position(was, scope[substr(k.attname, 2)::integer + 1]) - 1)
+              ELSE k.attname END
+          WHERE k.attrelid = scopes::regclass AND k.attnum > 0 AND k.attname <> 'n' AND (w.atttypid = k.atttypid
+            OR greatest(w.atttypid, k.atttypid) < first_of_users) IS NOT TRUE) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.oid::regclass::text,
+          MESSAGE = 'the table of scopes has columns of other types than the numbered table',
+          HINT = 'See who changed it. Give its columns the types of the scope, and bigint to the last number.';
+      END IF;
       EXECUTE format('INSERT INTO %1$s AS k (%2$s, last) SELECT %3$s, w.last FROM %4$s AS w WHERE w.last IS NOT NULL
           ON CONFLICT (%2$s) DO UPDATE SET last = greatest(k.last, excluded.last)', scopes, key,
         coalesce((SELECT string_agg(format('w.s%s', array_position(was, c) - 1), ', ' ORDER BY o)
@@ -328,6 +343,10 @@ BEGIN
         WHERE NOT citus AND a.privilege_type = 'SELECT' AND a.grantee <> t.relowner) AS v (command, role) LOOP
     EXECUTE one.command;
   END LOOP;
+  IF NOT citus AND NOT EXISTS (SELECT FROM pg_class AS k JOIN pg_trigger AS g ON g.tgrelid = k.oid
+      WHERE k.oid = to_regclass(scopes) AND k.relnamespace = t.relnamespace AND plan->'made' @> to_jsonb(g.tgfoid)) THEN
+    RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'the schema was renamed meanwhile';
+  END IF;
   RETURN plan || jsonb_build_object('former', functions);
 END
 $scopes$;
@@ -341,7 +360,8 @@ RETURN "unique_text_clean_v1"(on_table, "unique_text_number_scopes_v1"(on_table,
 COMMENT ON FUNCTION "unique_text_attach_number_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
   'typeorm-unique-text: numbers the rows of a table by triggers. unique_text_detach_number_v1 removes them.';
 
-CREATE FUNCTION "unique_text_number_drop_scopes_v1"(plan pg_catalog.jsonb, kept_as pg_catalog.text)
+CREATE FUNCTION "unique_text_number_drop_scopes_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb,
+  kept_as pg_catalog.text)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $drop_scopes$
 -- Drops the table of scopes, or gives it another name if an attach is to go on from it.
 DECLARE
@@ -352,6 +372,8 @@ BEGIN
       WHERE plan->'former' @> to_jsonb(p.oid) AND g.tgnargs = 0 AND k.relkind = 'r' AND k.relowner = p.proowner
         AND pg_has_role(p.proowner, 'USAGE') AND NOT EXISTS (
           SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)
+        AND NOT EXISTS (SELECT FROM pg_trigger AS o
+          WHERE o.tgfoid = p.oid AND o.tgnargs = 1 AND o.tgparentid = 0 AND o.tgrelid <> on_table)
   LOOP
     EXECUTE CASE WHEN kept_as IS NULL THEN format('DROP TABLE %s', one.name)
       ELSE format('ALTER TABLE %s RENAME TO %I', one.name, kept_as) END;
@@ -359,14 +381,14 @@ BEGIN
   RETURN plan;
 END
 $drop_scopes$;
-COMMENT ON FUNCTION "unique_text_number_drop_scopes_v1"(pg_catalog.jsonb, pg_catalog.text) IS
+COMMENT ON FUNCTION "unique_text_number_drop_scopes_v1"(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text) IS
   'typeorm-unique-text: drops the table of scopes of a number.';
 
 -- Column and index remain. Returns whether there were any triggers.
 CREATE FUNCTION "unique_text_detach_number_v1"(on_table pg_catalog.regclass, property pg_catalog.text,
   kept_as pg_catalog.text DEFAULT NULL)
 RETURNS pg_catalog.bool LANGUAGE sql SET search_path = pg_catalog, pg_temp
-RETURN "unique_text_clean_v1"(on_table, "unique_text_number_drop_scopes_v1"(
+RETURN "unique_text_clean_v1"(on_table, "unique_text_number_drop_scopes_v1"(on_table,
   "unique_text_drop_v1"(on_table, 'number'::pg_catalog.text, property), kept_as));
 COMMENT ON FUNCTION "unique_text_detach_number_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text) IS
   'typeorm-unique-text: removes what unique_text_attach_number_v1 made for a number. Its column and index remain.';

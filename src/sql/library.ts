@@ -45,7 +45,7 @@ const PARTS: Readonly<
       'unique_text_number_code_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_number_scopes_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_attach_number_v1(pg_catalog.regclass, pg_catalog.jsonb)',
-      'unique_text_number_drop_scopes_v1(pg_catalog.jsonb, pg_catalog.text)',
+      'unique_text_number_drop_scopes_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
       'unique_text_detach_number_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text)',
       'unique_text_fill_number_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.bool)',
     ],

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { literal, quote } from '../../../src/sql/identifier'
-import { meet } from '../../support/blocked'
+import { meet, untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
 import { CHAIN, createGuardedTable, freshTable, rowsOf, textTable } from '../../support/guarded-table'
 import { guardOf } from '../../../src/triggers/guard'
 import { digests } from '../../../src/text/digest'
@@ -190,6 +191,24 @@ describe('at once with another session', () => {
     await young.query(`set search_path to ${quote(rows[0]?.path ?? '')}`)
     await meet({ other: client, observer }, first, () => young.query(second))
   }
+
+  test('attach refuses a schema that its owner has renamed while it waited', async () => {
+    const other = await db.client()
+    const schema = (await client.query<{ name: string }>('select current_schema() as name')).rows[0]?.name ?? ''
+    const own = 'unique_text_page__url'
+    await client.query(`select unique_text_detach_v1('page', 'url'); create schema trap;
+      create table trap.page (like page including all);
+      create function trap.${own}() returns trigger language plpgsql as $$ begin return null; end $$`)
+    await other.query(`begin; create function ${quote(schema)}.${own}() returns trigger language plpgsql as
+      $$ begin return null; end $$`)
+    const waiting = rejection(client.query(attached(declared)))
+    const observer = await db.client()
+    await untilBlocked(observer)
+    await other.query(`drop function ${quote(schema)}.${own}(); alter schema ${quote(schema)} rename to gone;
+      alter schema trap rename to ${quote(schema)}; commit`)
+    expect(await waiting).toMatchObject({ code: '40001' })
+    await other.query(`drop schema ${quote(schema)} cascade; alter schema gone rename to ${quote(schema)}`)
+  })
 
   test.each([
     ['attach', attached({ ...declared, immutable: true })],

@@ -89,6 +89,59 @@ test('a declaration that another role has put into a trigger moves and drops not
   expect(await scopesIn()).toEqual([])
 })
 
+test('a number whose function is borrowed from another table keeps its scopes', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 1])
+  await client.query(`do $$ begin create role number_thief; exception when duplicate_object then null; end $$;
+    create table bait (tenant integer, number integer); create unique index bait_number on bait (tenant, number);
+    create trigger borrowed before insert on bait
+      for each row execute function numbers_comment__number('{"kind": "number", "name": "number"}');
+    alter table bait owner to number_thief`)
+  await client.query(
+    `select unique_text_attach_number_v1('bait', '{"name": "number", "scope": ["tenant"], "index": "bait_number"}')`,
+  )
+  await client.query(`select unique_text_detach_number_v1('bait', 'number')`)
+  await client.query(`create trigger borrowed before insert on bait
+    for each row execute function numbers_comment__number('{"kind": "number", "name": "number"}')`)
+  await client.query(`select unique_text_detach_number_v1('bait', 'number')`)
+  await insert('comment', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 1 2 3 #3')
+})
+
+test.each([
+  ['the last number', 'last', 'bigint'],
+  ['a scope', 's0', 'integer'],
+])('a type that the owner gave %s is not cast by who attaches', async (_, column, type) => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 1])
+  await client.query(`create table hits (who name); create type trap as (x ${type});
+    create function spring(trap) returns ${type} language plpgsql as
+      $$ begin insert into hits values (current_user); return ($1).x; end $$;
+    create cast (trap as ${type}) with function spring(trap) as assignment;
+    alter table numbers_comment__number_scopes alter ${column} type trap using row(${column})::trap`)
+  await expect(client.query(numberOf(comment).attach)).rejects.toMatchObject({ code: '55000' })
+  expect((await client.query('select * from hits')).rows).toEqual([])
+  await client.query(`alter table numbers_comment__number_scopes alter ${column} type ${type} using (${column}).x`)
+  await client.query('truncate hits')
+  await client.query(numberOf(comment).attach)
+  await insert('comment', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 1 2 3 #3')
+})
+
+test('a scope whose column gets another type of PostgreSQL goes on', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 1])
+  await client.query(`delete from comment where number = 2`)
+  const { attach, detach } = numberOf(comment)
+  await client.query(detach.replace(/\)$/, `, 'kept')`))
+  await client.query('alter table comment alter tenant type bigint')
+  const former = JSON.stringify({ ...numberOf(comment).declaration, former: { scopes: 'kept', scope: ['tenant'] } })
+  expect(attach).toContain('unique_text_attach_number_v1')
+  await client.query(`select unique_text_attach_number_v1('comment', $1)`, [former])
+  await insert('comment', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 1 3 #2')
+})
+
 test('attach again lets readers go on, and does not wait for them', async () => {
   await createNumberedTable(client, comment)
   await insert('comment', [1])
