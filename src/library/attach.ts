@@ -30,14 +30,14 @@ DECLARE
   kept name[] := '{}';
   one record;
 BEGIN
+  -- The triggers lock the table like this. Locked first, it shows its owner, and what another attach has committed.
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
   IF NOT pg_has_role(t.relowner, 'USAGE') THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
       HINT = format('SET ROLE %s;', t.relowner::regrole);
   END IF;
-  -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
-  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
   SELECT array_agg(g.oid), array_agg(DISTINCT g.tgfoid) INTO former, former_functions
     FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
       AND position(convert_to(btrim(kind_and_name::text, '{}'), 'UTF8') IN g.tgargs) > 0;

@@ -441,6 +441,8 @@ $refuse$;
   kept name[] := '{}';
   one record;
 BEGIN
+  -- The triggers lock the table like this. Locked first, it shows its owner, and what another attach has committed.
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
   is_trial := t.relpersistence = 't';
@@ -464,8 +466,6 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has names, each with a column and a namespace',
       HINT = '{"names": [{"column": "handle", "namespace": "handle", "former": "redirect", "for": "1 year"}]}';
   END IF;
-  -- The triggers lock the table like this. Locked first, it shows what another attach or detach has committed.
-  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
   former := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table
     AND strpos(encode(g.tgargs, 'escape'), '"kind": "name", ') > 0);
   former_functions := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));

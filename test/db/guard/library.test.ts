@@ -192,6 +192,16 @@ describe('at once with another session', () => {
     await meet({ other: client, observer }, first, () => young.query(second))
   }
 
+  test('attach makes the guard for the owner that the table gets meanwhile', async () => {
+    const name = quote(stranger)
+    const path = (await client.query<{ path: string }>('select current_schema() as path')).rows[0]?.path ?? ''
+    await client.query(
+      `select unique_text_detach_v1('page', 'url'); grant usage, create on schema ${quote(path)} to ${name}`,
+    )
+    await during(`alter table page owner to ${name}`, attached(declared))
+    expect(await problems()).toEqual([])
+  })
+
   test('attach refuses a schema that its owner has renamed while it waited', async () => {
     const other = await db.client()
     const schema = (await client.query<{ name: string }>('select current_schema() as name')).rows[0]?.name ?? ''
