@@ -27,7 +27,10 @@ export class Name {
   })
   text!: string
 
-  /** The holder's table: its OID, which the server shows as its name. */
+  /**
+   * The holder's table: its OID, which the server shows as its name. PostgreSQL compares it with another OID, so a
+   * condition is ``holder: Raw((column) => `${column} = '"user"'::regclass`)``.
+   */
   @Column({ type: 'regclass' as 'text' })
   holder!: string
 
