@@ -92,11 +92,17 @@ BEGIN
           SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
         UNION ALL SELECT 'its columns were renamed' FROM pg_trigger AS g
-          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
+          WHERE g.oid = ANY (triggers) AND to_jsonb(ARRAY(
             SELECT a.attname FROM unnest(g.tgattr) WITH ORDINALITY AS k (attnum, position)
               JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum ORDER BY k.position
-          )) <> (declaration->'text') || (declaration->'scope') || (declaration->'hash') || (declaration->'number')
-            || (declaration->'chained') || coalesce(declaration->'deleted', '[]')
+          )) <> CASE WHEN kind = 'text' AND g.tgtype = 23 THEN (declaration->'text') || (declaration->'scope')
+              || (declaration->'hash') || (declaration->'number') || (declaration->'chained')
+              || coalesce(declaration->'deleted', '[]')
+            WHEN kind = 'number' AND g.tgtype IN (22, 30) THEN (declaration->'scope') || (declaration->'number')
+              || CASE declaration->'count' WHEN 'true' THEN coalesce(declaration->'deleted', '[]') ELSE '[]' END END
+        UNION ALL SELECT format('the trigger %I fires before those that it must follow', g.tgname) FROM pg_trigger AS g
+          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgtype = 23 AND EXISTS (SELECT FROM pg_trigger AS place
+            WHERE place.oid = ANY (triggers) AND place.tgtype IN (7, 19) AND place.tgname > g.tgname)
         UNION ALL SELECT 'its unique index is missing or invalid' WHERE declaration ? 'index' AND NOT EXISTS (
           SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
             AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)
@@ -150,6 +156,7 @@ DECLARE
   is_sound boolean;
   free_name text;
   others text;
+  names text;
   kept name[] := '{}';
   one record;
 BEGIN
@@ -197,7 +204,7 @@ BEGIN
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
         WHERE p.oid = function AND a.grantee <> p.proowner;
       IF others IS NOT NULL THEN
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', function::regprocedure, others);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', function::regprocedure, others);
       END IF;
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', function::regprocedure, t.relowner::regrole);
     END IF;
@@ -215,12 +222,21 @@ BEGIN
       'triggers', jsonb_agg(v.type ORDER BY v.type), 'bodies', encode(sha256(convert_to(string_agg(
         format('%s %s', v.type, plan->'functions'->(v.runs - 1)->>'body'), '' ORDER BY v.type), 'UTF8')), 'hex'))
     INTO argument FROM jsonb_to_recordset(plan->'triggers') AS v (type integer, runs integer);
-  FOR one IN SELECT v.*, coalesce((
-      -- After a rename of the table, the names remain.
-      SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type
-        AND NOT starts_with(g.tgname, concat(plan->>'guard', '_'))), concat(plan->>'guard', v.suffix)) AS name
+  -- Triggers fire in the order of their names. After a rename of the table these remain, if all have one first part.
+  SELECT CASE WHEN count(*) = cardinality(former) AND min(v.first) = max(v.first) THEN min(v.first)
+      ELSE plan->>'guard' END INTO names
+    FROM (SELECT left(g.tgname, -length(v.suffix)) FROM pg_trigger AS g
+      JOIN jsonb_to_recordset(plan->'triggers') AS v (type integer, suffix text)
+        ON v.type = g.tgtype AND right(g.tgname, length(v.suffix)) = v.suffix
+      WHERE g.oid = ANY (former)) AS v (first);
+  FOR one IN SELECT v.*, concat(names, v.suffix) AS name
     FROM jsonb_to_recordset(plan->'triggers') AS v (type integer, suffix text, runs integer, fires text)
   LOOP
+    IF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgname = one.name
+        AND g.oid = ANY (former) IS NOT TRUE) THEN
+      RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('another trigger has the name %I', one.name),
+        HINT = 'Rename that trigger, or give the names of these another first part by the key guard.';
+    END IF;
     -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
     EXECUTE format('CREATE OR REPLACE TRIGGER %I %s EXECUTE FUNCTION %s(%L)', one.name, one.fires,
       functions[one.runs]::regproc, CASE one.type WHEN (plan->'main')::integer THEN argument ELSE kind_and_name END);
@@ -262,15 +278,17 @@ COMMENT ON FUNCTION "unique_text_drop_v1"(pg_catalog.regclass, pg_catalog.text, 
 
 CREATE FUNCTION "unique_text_clean_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $clean$
--- Drops those of the former functions that no trigger runs any more. The owner of the table may have put a public
--- function of another role into a trigger: it is not ours. Returns whether there were any functions.
+-- Drops those of the former functions that no trigger runs any more. The owner of the table may have put a function of
+-- another role into a trigger: only its comment, which that role controls, shows one that an attach made before the
+-- table got another owner. Returns whether there were any functions.
 DECLARE
   one record;
 BEGIN
   FOR one IN SELECT p.oid FROM pg_proc AS p JOIN pg_class AS c ON c.oid = on_table
     WHERE plan->'former' @> to_jsonb(p.oid) AND pg_has_role(p.proowner, 'USAGE')
-      AND (p.proowner = c.relowner OR NOT EXISTS (
-        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner))
+      AND (p.proowner = c.relowner OR starts_with(obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: ')
+        AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+          WHERE a.grantee <> p.proowner))
       AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid)
       AND NOT EXISTS (SELECT FROM pg_depend AS d
         WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
@@ -516,7 +534,7 @@ COMMENT ON FUNCTION "unique_text_chain_code_v1"() IS
   'typeorm-unique-text: the code of the trigger function that keeps chains.';
 
 CREATE FUNCTION "unique_text_code_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb, chain pg_catalog.text)
-RETURNS pg_catalog.jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 -- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
 SET quote_all_identifiers = on AS $code$
 -- Returns the functions and triggers of a text, for unique_text_create_v1.
@@ -551,8 +569,6 @@ DECLARE
   in_chain text;
   parts text[];
 BEGIN
-  SELECT n.nspname, c.relname INTO home, table_name
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = on_table;
   -- An option that is misspelled, or "true" as a string, would be ignored.
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e
     WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key) OR e.key = 'kind' AND e.value <> '"text"'
@@ -567,6 +583,10 @@ BEGIN
   ELSIF wrong IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('a declaration has no such key or value: %s', wrong);
   END IF;
+  -- The triggers lock the table like this. Once it is locked, its name does not change.
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  SELECT n.nspname, c.relname INTO home, table_name
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = on_table;
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
   guard := coalesce(declared->>'guard', format('unique_text_%s__%s', table_name, property));
@@ -761,6 +781,9 @@ END
 $url$;
 COMMENT ON FUNCTION "unique_text_is_url_v1"(pg_catalog.text, pg_catalog.text, pg_catalog.int4, pg_catalog.text,
   pg_catalog.text, pg_catalog.text) IS 'typeorm-unique-text: whether these are the parts of a URL in its one spelling.';
+-- The check runs as whoever writes a row, whatever default privileges revoke.
+GRANT EXECUTE ON FUNCTION "unique_text_is_url_v1"(pg_catalog.text, pg_catalog.text, pg_catalog.int4, pg_catalog.text,
+  pg_catalog.text, pg_catalog.text) TO PUBLIC;
 `)
     await queryRunner.query(
       `CREATE TABLE "urls" ("id" bigint GENERATED BY DEFAULT AS IDENTITY NOT NULL, "scheme" character varying(5) NOT NULL, "host" character varying(256) NOT NULL, "port" integer NOT NULL DEFAULT '0', "path" text NOT NULL, "query" text, "fragment" text, "path_component_hash" uuid NOT NULL, "hash_number" integer NOT NULL DEFAULT '0', "hash_chained" boolean NOT NULL DEFAULT false, CONSTRAINT "url_parts_check" CHECK ("unique_text_is_url_v1"("scheme"::pg_catalog.text, "host"::pg_catalog.text, "port", "path", "query", "fragment")), CONSTRAINT "CHK_e654ed1189ac9a7a656246a074" CHECK ("path_component_hash" OPERATOR(pg_catalog.=) pg_catalog.md5(coalesce("path"::pg_catalog.text, '') OPERATOR(pg_catalog.||) coalesce('?' OPERATOR(pg_catalog.||) "query"::pg_catalog.text, '') OPERATOR(pg_catalog.||) coalesce('#' OPERATOR(pg_catalog.||) "fragment"::pg_catalog.text, ''))::pg_catalog.uuid AND "hash_number" OPERATOR(pg_catalog.>=) 0), CONSTRAINT "PK_eaf7bec915960b26aa4988d73b0" PRIMARY KEY ("id")); COMMENT ON COLUMN "urls"."path_component_hash" IS 'typeorm-unique-text: hash of "url"; do not write it.'; COMMENT ON COLUMN "urls"."hash_number" IS 'typeorm-unique-text: 0, or 1 and more where another "url" has the same hash; do not write it.'; COMMENT ON COLUMN "urls"."hash_chained" IS 'typeorm-unique-text: others have, or had, the same hash of "url"; do not write it.'`,

@@ -26,6 +26,7 @@ DECLARE
   is_sound boolean;
   free_name text;
   others text;
+  names text;
   kept name[] := '{}';
   one record;
 BEGIN
@@ -73,7 +74,7 @@ BEGIN
         INTO others FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
         WHERE p.oid = function AND a.grantee <> p.proowner;
       IF others IS NOT NULL THEN
-        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', function::regprocedure, others);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', function::regprocedure, others);
       END IF;
       EXECUTE format('ALTER FUNCTION %s OWNER TO %s', function::regprocedure, t.relowner::regrole);
     END IF;
@@ -91,12 +92,21 @@ BEGIN
       'triggers', jsonb_agg(v.type ORDER BY v.type), 'bodies', encode(sha256(convert_to(string_agg(
         format('%s %s', v.type, plan->'functions'->(v.runs - 1)->>'body'), '' ORDER BY v.type), 'UTF8')), 'hex'))
     INTO argument FROM jsonb_to_recordset(plan->'triggers') AS v (type integer, runs integer);
-  FOR one IN SELECT v.*, coalesce((
-      -- After a rename of the table, the names remain.
-      SELECT min(g.tgname) FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgtype = v.type
-        AND NOT starts_with(g.tgname, concat(plan->>'guard', '_'))), concat(plan->>'guard', v.suffix)) AS name
+  -- Triggers fire in the order of their names. After a rename of the table these remain, if all have one first part.
+  SELECT CASE WHEN count(*) = cardinality(former) AND min(v.first) = max(v.first) THEN min(v.first)
+      ELSE plan->>'guard' END INTO names
+    FROM (SELECT left(g.tgname, -length(v.suffix)) FROM pg_trigger AS g
+      JOIN jsonb_to_recordset(plan->'triggers') AS v (type integer, suffix text)
+        ON v.type = g.tgtype AND right(g.tgname, length(v.suffix)) = v.suffix
+      WHERE g.oid = ANY (former)) AS v (first);
+  FOR one IN SELECT v.*, concat(names, v.suffix) AS name
     FROM jsonb_to_recordset(plan->'triggers') AS v (type integer, suffix text, runs integer, fires text)
   LOOP
+    IF EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgname = one.name
+        AND g.oid = ANY (former) IS NOT TRUE) THEN
+      RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('another trigger has the name %I', one.name),
+        HINT = 'Rename that trigger, or give the names of these another first part by the key guard.';
+    END IF;
     -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
     EXECUTE format('CREATE OR REPLACE TRIGGER %I %s EXECUTE FUNCTION %s(%L)', one.name, one.fires,
       functions[one.runs]::regproc, CASE one.type WHEN (plan->'main')::integer THEN argument ELSE kind_and_name END);
@@ -138,15 +148,17 @@ COMMENT ON FUNCTION "unique_text_drop_v1"(pg_catalog.regclass, pg_catalog.text, 
 
 CREATE FUNCTION "unique_text_clean_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $clean$
--- Drops those of the former functions that no trigger runs any more. The owner of the table may have put a public
--- function of another role into a trigger: it is not ours. Returns whether there were any functions.
+-- Drops those of the former functions that no trigger runs any more. The owner of the table may have put a function of
+-- another role into a trigger: only its comment, which that role controls, shows one that an attach made before the
+-- table got another owner. Returns whether there were any functions.
 DECLARE
   one record;
 BEGIN
   FOR one IN SELECT p.oid FROM pg_proc AS p JOIN pg_class AS c ON c.oid = on_table
     WHERE plan->'former' @> to_jsonb(p.oid) AND pg_has_role(p.proowner, 'USAGE')
-      AND (p.proowner = c.relowner OR NOT EXISTS (
-        SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner))
+      AND (p.proowner = c.relowner OR starts_with(obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: ')
+        AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+          WHERE a.grantee <> p.proowner))
       AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid)
       AND NOT EXISTS (SELECT FROM pg_depend AS d
         WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')

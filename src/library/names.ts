@@ -588,7 +588,7 @@ BEGIN
   FOR one IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role
       FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
       WHERE p.oid = function::regprocedure AND a.grantee <> p.proowner LOOP
-    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', function, one.role);
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', function, one.role);
   END LOOP;
   EXECUTE format('ALTER FUNCTION %s OWNER TO %s', function, t.relowner::regrole);
   EXECUTE format('COMMENT ON FUNCTION %s IS %L', function,

@@ -252,7 +252,9 @@ COMMENT ON FUNCTION "unique_text_number_code_v1"(pg_catalog.regclass, pg_catalog
   'typeorm-unique-text: the function and triggers that unique_text_attach_number_v1 makes.';
 
 CREATE FUNCTION "unique_text_number_scopes_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
-RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $scopes$
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+-- A policy that hides a row raises 42501. It would be missing in a count.
+SET row_security = off AS $scopes$
 -- Makes the table of scopes. Numbers that are not given again go over from a former one, which is dropped.
 DECLARE
   t pg_class;
@@ -281,8 +283,8 @@ BEGIN
         ON g.tgrelid = k.oid
       WHERE p.oid = ANY (functions) OR k.relnamespace = t.relnamespace
         AND k.relname IN (plan->>'scopes', plan->'former_scopes'->>'scopes') LOOP
-    IF one.relkind <> 'r' OR one.relowner <> coalesce(one.proowner, t.relowner)
-        OR one.relowner <> t.relowner AND (keeps OR one.function <> ALL (functions)) THEN
+    IF one.relkind <> 'r' OR one.relowner <> t.relowner
+        AND (keeps OR one.relowner IS DISTINCT FROM one.proowner OR one.function <> ALL (functions)) THEN
       RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.relname,
         MESSAGE = 'the table of scopes does not belong to the owner of the numbered table',
         HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the numbered table.';
@@ -308,7 +310,9 @@ BEGIN
   END LOOP;
 
   IF NOT citus THEN
-    EXECUTE format('CREATE TABLE %s WITH (fillfactor = 50) AS %s', scopes, plan->>'rows');
+    -- After a crash, an UNLOGGED table is empty, and so must be its counts.
+    EXECUTE format('CREATE %s TABLE %s WITH (fillfactor = 50) AS %s',
+      CASE t.relpersistence WHEN 'u' THEN 'UNLOGGED' END, scopes, plan->>'rows');
     EXECUTE format('ALTER TABLE %s ADD PRIMARY KEY (%s), ALTER n SET NOT NULL, ALTER n SET DEFAULT 0', scopes, key);
     EXECUTE format('CREATE TRIGGER restore_with_disable_triggers BEFORE INSERT ON %s FOR EACH ROW
       WHEN (pg_trigger_depth() = 0 AND NEW.n <> 0) EXECUTE FUNCTION %s()', scopes,
@@ -319,8 +323,8 @@ BEGIN
     IF keeps AND scope <@ was AND cardinality(scope) = one.width THEN
       -- A type of the owner has casts of the owner, which would run as the caller. Those of PostgreSQL itself are safe.
       IF EXISTS (SELECT FROM pg_attribute AS k LEFT JOIN pg_attribute AS w ON w.attrelid = one.oid AND w.attname
-            = CASE WHEN k.attname ~ '^s' THEN concat('s', array_position(was, scope[substr(k.attname, 2)::integer + 1]) - 1)
-              ELSE k.attname END
+            = CASE WHEN k.attname ~ '^s'
+              THEN concat('s', array_position(was, scope[substr(k.attname, 2)::integer + 1]) - 1) ELSE k.attname END
           WHERE k.attrelid = scopes::regclass AND k.attnum > 0 AND k.attname <> 'n' AND (w.atttypid = k.atttypid
             OR greatest(w.atttypid, k.atttypid) < first_of_users) IS NOT TRUE) THEN
         RAISE EXCEPTION USING ERRCODE = '55000', TABLE = one.oid::regclass::text,
@@ -335,11 +339,11 @@ BEGIN
     EXECUTE format('DROP TABLE %s', one.oid::regclass);
   END LOOP;
   -- Nobody else may write, whatever default privileges grant. Who may read the table may read its scopes.
-  FOR one IN SELECT format(v.command, CASE v.role WHEN 0 THEN 'PUBLIC' ELSE v.role::regrole::text END) AS command FROM (
-      SELECT format('REVOKE ALL ON %s FROM %%s', scopes), a.grantee
+  FOR one IN SELECT concat(v.command, CASE v.role WHEN 0 THEN 'PUBLIC' ELSE v.role::regrole::text END) AS command FROM (
+      SELECT format('REVOKE ALL ON %s FROM ', scopes), a.grantee
         FROM pg_class AS k, aclexplode(k.relacl) AS a WHERE k.oid = to_regclass(scopes) AND a.grantee <> k.relowner
-      UNION ALL SELECT format('ALTER TABLE %s OWNER TO %%s', scopes), t.relowner WHERE NOT citus
-      UNION ALL SELECT format('GRANT SELECT ON %s TO %%s', scopes), a.grantee FROM aclexplode(t.relacl) AS a
+      UNION ALL SELECT format('ALTER TABLE %s OWNER TO ', scopes), t.relowner WHERE NOT citus
+      UNION ALL SELECT format('GRANT SELECT ON %s TO ', scopes), a.grantee FROM aclexplode(t.relacl) AS a
         WHERE NOT citus AND a.privilege_type = 'SELECT' AND a.grantee <> t.relowner) AS v (command, role) LOOP
     EXECUTE one.command;
   END LOOP;
@@ -395,7 +399,8 @@ COMMENT ON FUNCTION "unique_text_detach_number_v1"(pg_catalog.regclass, pg_catal
 
 CREATE FUNCTION "unique_text_fill_number_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb,
   anew pg_catalog.bool DEFAULT false)
-RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = on AS $fill$
+RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = on
+SET row_security = off AS $fill$
 -- Numbers rows that have no number, in the order of the primary key, after the highest of their scope. Or numbers all
 -- rows anew, if the unique index does not exist yet. The triggers of the number do not exist in either case.
 DECLARE

@@ -86,11 +86,17 @@ BEGIN
           SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
             WHERE c.oid = on_table AND declaration->'on' = jsonb_build_array(n.nspname, c.relname))
         UNION ALL SELECT 'its columns were renamed' FROM pg_trigger AS g
-          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgtype = 23 AND to_jsonb(ARRAY(
+          WHERE g.oid = ANY (triggers) AND to_jsonb(ARRAY(
             SELECT a.attname FROM unnest(g.tgattr) WITH ORDINALITY AS k (attnum, position)
               JOIN pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum ORDER BY k.position
-          )) <> (declaration->'text') || (declaration->'scope') || (declaration->'hash') || (declaration->'number')
-            || (declaration->'chained') || coalesce(declaration->'deleted', '[]')
+          )) <> CASE WHEN kind = 'text' AND g.tgtype = 23 THEN (declaration->'text') || (declaration->'scope')
+              || (declaration->'hash') || (declaration->'number') || (declaration->'chained')
+              || coalesce(declaration->'deleted', '[]')
+            WHEN kind = 'number' AND g.tgtype IN (22, 30) THEN (declaration->'scope') || (declaration->'number')
+              || CASE declaration->'count' WHEN 'true' THEN coalesce(declaration->'deleted', '[]') ELSE '[]' END END
+        UNION ALL SELECT format('the trigger %I fires before those that it must follow', g.tgname) FROM pg_trigger AS g
+          WHERE kind = 'text' AND g.oid = ANY (triggers) AND g.tgtype = 23 AND EXISTS (SELECT FROM pg_trigger AS place
+            WHERE place.oid = ANY (triggers) AND place.tgtype IN (7, 19) AND place.tgname > g.tgname)
         UNION ALL SELECT 'its unique index is missing or invalid' WHERE declaration ? 'index' AND NOT EXISTS (
           SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = on_table
             AND c.relname = declaration->>'index' AND i.indisunique AND i.indisvalid)

@@ -232,7 +232,7 @@ COMMENT ON FUNCTION "unique_text_chain_code_v1"() IS
   'typeorm-unique-text: the code of the trigger function that keeps chains.';
 
 CREATE FUNCTION "unique_text_code_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb, chain pg_catalog.text)
-RETURNS pg_catalog.jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 -- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
 SET quote_all_identifiers = on AS $code$
 -- Returns the functions and triggers of a text, for unique_text_create_v1.
@@ -267,8 +267,6 @@ DECLARE
   in_chain text;
   parts text[];
 BEGIN
-  SELECT n.nspname, c.relname INTO home, table_name
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = on_table;
   -- An option that is misspelled, or "true" as a string, would be ignored.
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e
     WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key) OR e.key = 'kind' AND e.value <> '"text"'
@@ -283,6 +281,10 @@ BEGIN
   ELSIF wrong IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('a declaration has no such key or value: %s', wrong);
   END IF;
+  -- The triggers lock the table like this. Once it is locked, its name does not change.
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  SELECT n.nspname, c.relname INTO home, table_name
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = on_table;
   declaration := jsonb_build_object('kind', 'text', 'protocol', 1, 'scope', '[]'::jsonb, 'hash', property || 'Hash',
     'number', property || 'HashNumber', 'chained', property || 'HashChained') || declared;
   guard := coalesce(declared->>'guard', format('unique_text_%s__%s', table_name, property));

@@ -42,4 +42,7 @@ END
 $url$;
 COMMENT ON FUNCTION "unique_text_is_url_v1"(pg_catalog.text, pg_catalog.text, pg_catalog.int4, pg_catalog.text,
   pg_catalog.text, pg_catalog.text) IS 'typeorm-unique-text: whether these are the parts of a URL in its one spelling.';
+-- The check runs as whoever writes a row, whatever default privileges revoke.
+GRANT EXECUTE ON FUNCTION "unique_text_is_url_v1"(pg_catalog.text, pg_catalog.text, pg_catalog.int4, pg_catalog.text,
+  pg_catalog.text, pg_catalog.text) TO PUBLIC;
 `

@@ -179,6 +179,39 @@ test.each(['by', 'begin', 'if', 'loop', 'into', 'new', 'tg_op', 'taken', 'a "b',
   },
 )
 
+test.each([
+  ['is renamed', `alter trigger unique_text_page__url_rest on page rename to a_rest`],
+  [
+    'is lost after a rename of the table',
+    `drop trigger unique_text_page__url_rest on page; alter table page rename to a; alter table a rename to page`,
+  ],
+])('triggers fire in their order after attach if one %s', async (_, change) => {
+  const declared = guardOf(textTable()).declaration
+  await client.query(change)
+  if (change.includes('a_rest')) expect(await problems()).toEqual([expect.stringContaining('fires before')])
+  await client.query(`select unique_text_attach_v1('page', $1)`, [JSON.stringify(declared)])
+  await client.query(`insert into page (url) values ('a1'), ('a2')`)
+  expect(await problems()).toEqual([])
+})
+
+test('attach replaces no trigger of another name or user', async () => {
+  await client.query(`select unique_text_detach_v1('page', 'url');
+    create function own() returns trigger language plpgsql as $$ begin return new; end $$;
+    create trigger own_rest before insert on page for each row execute function own()`)
+  const attached = attach({ ...guardOf(textTable()).declaration, guard: 'own' })
+  await expect(attached).rejects.toMatchObject({ code: '42710' })
+  await client.query('drop function own() cascade')
+})
+
+test('attach revokes what a role has passed on', async () => {
+  const schema = (await client.query<{ name: string }>('select current_schema() as name')).rows[0]?.name ?? ''
+  await client.query(`grant usage on schema ${quote(schema)} to ${quote(stranger)};
+    grant execute on function unique_text_chain_v1() to ${quote(stranger)} with grant option;
+    set role ${quote(stranger)}; grant execute on function unique_text_chain_v1() to public; reset role`)
+  await attach(guardOf(textTable()).declaration)
+  expect(await problems()).toEqual([])
+})
+
 describe('at once with another session', () => {
   const declared = guardOf(textTable()).declaration
   const attached = (declaration: object): string =>

@@ -1,8 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { numberOf } from '../../../src/numbers/sql/declared'
 import { plainName } from '../../../src/sql/identifier'
+import { createPart } from '../../../src/sql/library'
 import type { NumberTable } from '../../../src/sql/numbers'
 import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
 import { createNumberedTable, numbersOf, numberTable } from '../../support/numbered-table'
 
 const db = useDatabase()
@@ -164,6 +166,58 @@ test('a table of scopes that is renamed is found by its trigger', async () => {
   await insert('comment', [1])
   expect(await numbersOf(client, comment)).toBe('1: 4 #1')
   expect(await scopesIn()).toEqual(['numbers_comment__number_scopes'])
+})
+
+test('a table that gets another owner is attached again after its table of scopes has that owner', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 1])
+  await client.query(`do $$ begin create role number_thief; exception when duplicate_object then null; end $$;
+    grant create on schema public to number_thief; alter table comment owner to number_thief;
+    alter table numbers_comment__number_scopes owner to number_thief`)
+  await client.query(numberOf(comment).attach)
+  await insert('comment', [1])
+  expect(await numbersOf(client, comment)).toBe('1: 1 2 3 #3')
+})
+
+test('the counts of an UNLOGGED table are as empty after a crash as the table', async () => {
+  await client.query(`create unlogged table comment (id integer generated always as identity primary key,
+    tenant integer not null, number integer not null); create unique index comment_number on comment (tenant, number)`)
+  for (const statement of numberOf(comment).create) await client.query(statement)
+  const { rows } = await client.query(`select relpersistence from pg_class where relname like '%scopes'`)
+  expect(rows).toEqual([{ relpersistence: 'u' }])
+})
+
+test('no count is made of rows of which a policy hides some', async () => {
+  await createNumberedTable(client, comment)
+  await insert('comment', [1, 2])
+  await client.query(`select unique_text_detach_number_v1('comment', 'number')`)
+  await client.query(`do $$ begin create role number_thief; exception when duplicate_object then null; end $$;
+    grant create on schema public to number_thief; alter table comment owner to number_thief;
+    alter table comment enable row level security; alter table comment force row level security;
+    create policy one on comment using (tenant = 1); set role number_thief`)
+  const error = await rejection(client.query(numberOf(comment).attach))
+  await client.query('reset role')
+  expect(error).toMatchObject({ code: '42501', message: expect.stringContaining('row-level security') })
+})
+
+test('names with signs of format() are as good as others', async () => {
+  await client.query(`create table "100% s" (id integer generated always as identity primary key,
+    "a%" integer not null, "%n" integer); create unique index "%i" on "100% s" ("a%", "%n");
+    grant select on "100% s" to public`)
+  await client.query(createPart(undefined, 'attach') + createPart(undefined, 'numbers'))
+  await client.query(`select unique_text_attach_number_v1('"100% s"',
+    '{"name": "%n", "scope": ["a%"], "index": "%i", "count": true}')`)
+  await client.query(`insert into "100% s" ("a%") values (1), (1)`)
+  expect((await client.query('select "%n" as n from "100% s" order by 1')).rows).toEqual([{ n: 1 }, { n: 2 }])
+})
+
+test('the report names columns that were renamed', async () => {
+  await createNumberedTable(client, comment)
+  const problems = async (): Promise<unknown> =>
+    (await client.query('select problems from unique_text_report_v1()')).rows
+  expect(await problems()).toEqual([{ problems: [] }])
+  await client.query('alter table comment rename tenant to of')
+  expect(await problems()).toEqual([{ problems: ['its columns were renamed'] }])
 })
 
 describe('the declaration is the argument of one trigger', () => {

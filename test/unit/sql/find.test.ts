@@ -131,7 +131,7 @@ test('a row from the wire becomes a stored row, whatever the driver makes of a n
 })
 
 test('texts that do not come over the wire are those that were sent', () => {
-  const stored = { created: false, hashNumber: 0 }
+  const stored = { index: 0, created: false, hashNumber: 0 }
   expect(findStatement(scoped).parse([null, 0, 7], ['a', '/', null])).toEqual({ ...stored, columns: [7, '/', null] })
   const { parse } = findOrCreateStatement(scoped)
   expect(parse([null, 0, null, 7], ['a', '/', 'b'])).toEqual({ ...stored, columns: [7, '/', 'b'] })
