@@ -1,8 +1,7 @@
 import { DeclarationError } from '../errors'
-import { attributeNames, type Query, readJson } from '../sql/catalog'
+import { attributeNames, isTrustedBy, type Query, readJson } from '../sql/catalog'
 import { literal, quote } from '../sql/identifier'
 import { EQUALS, field, tableName } from '../sql/text-table'
-import { isTrustedBy } from '../sql/trigger-set'
 import { AdoptionError } from './session'
 import { type AdoptedTable, own, samePrimary } from './table'
 

@@ -3,7 +3,6 @@ import { dollarQuote, literal, qualified, quote } from '../sql/identifier'
 import type { Distribution } from '../sql/spread'
 import { SQLSTATE } from '../sql/sqlstate'
 import { bytewise, field, tableName, type TextTable } from '../sql/text-table'
-import type { OwnedFunction } from '../sql/trigger-set'
 
 /**
  * The first number for rows that a client writes while the table is adopted. Such a number is unique without a look at
@@ -243,14 +242,6 @@ END
 /** @param parts the parts of a key, without their numbers: `w.k` for `w.k0`, … */
 export const samePrimary = ({ primary }: AdoptedTable, parts: string, row = 't'): string =>
   primary.map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${parts}${index}`).join(' AND ')
-
-/** A function that runs as the table's owner. A role with only INSERT could not write to the queue or take a number. */
-export const functionOf = (on: AdoptedTable, suffix: string, body: string): OwnedFunction => ({
-  schema: on.table.schema,
-  name: nameOf(on, suffix),
-  body,
-  relation: tableName(on.table),
-})
 
 /** Equality of two values that may be NULL, by one operator of pg_catalog. */
 export const same = (left: string, right: string): string =>

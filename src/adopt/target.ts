@@ -3,11 +3,10 @@ import { DeclarationError } from '../errors'
 import { requireServer } from '../registry/internals'
 import { type Declaration, textsOfEntity } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
-import { declaredIn, lookedFor, setsOf, triggerWorks, wantedGuards } from '../schema/table'
+import { declaredIn, triggerWorks, wantedGuards } from '../schema/table'
 import { arrayOf, type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
-import { tableName } from '../sql/text-table'
-import { TEXT_TRIGGERS } from '../sql/trigger-set'
+import { tableName, TEXT_TRIGGERS } from '../sql/text-table'
 import { AdoptionError, type AdoptSession, withAdoptSession, type SessionOptions } from './session'
 import { type AdoptedTable, type AdoptionFacts } from './table'
 import type { AdoptOptions } from './options'
@@ -166,7 +165,7 @@ async function findTable(
   relation: string,
 ): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
   const works = triggerWorks(metadata)
-  const ours = [...setsOf(works), ...declaredIn(works), ...wantedGuards(metadata)].flatMap(({ triggers }) =>
+  const ours = [...declaredIn(works), ...wantedGuards(metadata)].flatMap(({ triggers }) =>
     triggers.map(({ name }) => name),
   )
   const facts = await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS])
@@ -181,7 +180,7 @@ async function findTable(
         : ['is no table, which adopt does not support.', 'Declare the entity on a table.']
     throw new AdoptionError('unsupported', `${relation} ${why.join(' ')}`)
   }
-  const { server, table: state } = await tableState(query, relation, lookedFor(works))
+  const { server, table: state } = await tableState(query, relation, declaredIn(works))
   requireServer(server, true)
   if (!state) throw noTable(relation)
   const { distribution } = await spreadOf(query, relation, state.spread)

@@ -5,7 +5,6 @@ import { literal, qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { field, hashExpression, isFreed, isLive, rowHash, tableName, textIsNull } from '../sql/text-table'
 import { detach, ensureLibrary } from '../sql/library'
-import { makeFunctions } from '../sql/trigger-set'
 import { guardOf } from '../triggers/guard'
 import {
   chainColumns,
@@ -20,6 +19,7 @@ import {
   TEXT_BATCH,
   writeNumbers,
 } from './chains'
+import { createFunctions } from './functions'
 import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import type { AdoptStep, PlannedStep } from './options'
 import {
@@ -50,7 +50,6 @@ import {
   dropObjects,
   dropTriggers,
   FIRST_TEMPORARY_NUMBER,
-  functionOf,
   keyAsJson,
   nameOf,
   nextNumber,
@@ -165,7 +164,7 @@ function createObjects(on: AdoptedTable): string[] {
       `ADD numbered pg_catalog.bool NOT NULL DEFAULT false`,
     ...createRefused(on),
     ...ownAlone(on, [numbersOf(on), queueOf(on)]),
-    ...makeFunctions({ fresh: [functionOf(on, 'place', placingBody(on)), functionOf(on, 'note', noteBody(on))] }),
+    createFunctions(on, { place: placingBody(on), note: noteBody(on) }),
   ]
 }
 

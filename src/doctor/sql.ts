@@ -1,12 +1,11 @@
-import { arrayOf, attributeNames, type Query } from '../sql/catalog'
+import { arrayOf, attributeNames, isTrustedBy, type Query } from '../sql/catalog'
 import { list, literal, qualified, unnest, transition } from '../sql/identifier'
 import { hasNamedKey, holderKey, holderOid, type HolderTable, nameField } from '../names/sql/fragments'
 import type { NamesColumn, NamesTable } from '../sql/names-table'
 import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { type CatalogSpread, hasCitus, type Spread, spreadOf } from '../sql/spread'
-import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
-import { isTrustedBy, TEXT_TRIGGERS } from '../sql/trigger-set'
+import { bytewise, equal, field, isLive, TEXT_TRIGGERS, type TextTable } from '../sql/text-table'
 import { bySchema, type ColumnType } from '../sql/types'
 
 /** A column of the key or of a scope, with its type. */

@@ -16,7 +16,6 @@ import { requireMetadataInternals } from '../registry/internals'
 import { namesTable } from '../registry/name-declarations'
 import {
   dataSourceOf,
-  type Former,
   type NameDeclaration,
   namesOfTable,
   registry,
@@ -252,7 +251,7 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
   // A table that Citus has made anew since the last write has yet to get the names of its rows.
   const release = holder.citus === 'local' ? [own.attach, released] : [released]
   // attach makes the rows hold their names. A revert drops the triggers, and the names.
-  const changed = (before: Former): RowsChange => ({
+  const changed = (before: Declared): RowsChange => ({
     ...refuseOtherNormalizers(metadata, holder, before as NamesDeclaration),
     install: { up: [], down: [] },
   })

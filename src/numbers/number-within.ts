@@ -8,18 +8,17 @@ import {
   type ColumnMetadata,
   dataSourceOf,
   isOrExtends,
-  type Former,
   type NumberDeclaration,
   numbersOfTable,
   registry,
+  type RemovedRows,
   type RowsChange,
 } from '../registry/registry'
 import { registerTriggers } from '../schema/table'
 import type { FilledColumn } from '../sql/alter'
 import { fitName, plainName } from '../sql/identifier'
-import type { RemovedFrom, RemovedRows } from '../sql/trigger-set'
 import type { NumberTable } from '../sql/numbers'
-import type { NumberedDeclaration } from '../triggers/kinds'
+import type { Declared, NumberedDeclaration } from '../triggers/kinds'
 import { fillOf, fillRows, handOver, numberOf } from './sql/declared'
 
 /** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
@@ -270,7 +269,7 @@ const formerScope = ({ table, metadata }: Numbered, { scope }: NumberedDeclarati
   scope.map((name, position) => (isColumnName(metadata, name) ? name : (table.scope[position]?.name ?? name)))
 
 /** Removes the number with its column. A revert numbers the rows anew, in key order. */
-function removedNumbers(had: Former, table: RemovedFrom): RemovedRows {
+function removedNumbers(had: Declared, table: Pick<NumberTable, 'schema' | 'table'>): RemovedRows {
   const { number, type, ...rules } = had as NumberedDeclaration
   return { filled: [{ name: number, type, nullable: false }], fill: [fillOf(table, { number, ...rules }, false)] }
 }

@@ -5,7 +5,6 @@ import type { LookupIndex, UnusualIndex } from '../sql/catalog'
 import type { FormerPolicy } from '../sql/names-table'
 import type { NumberTable } from '../sql/numbers'
 import type { TextTable } from '../sql/text-table'
-import type { RemovedFrom, RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import type { TableTraits } from '../sql/types'
 import type { Normalizer } from '../text/normalizer'
 import type { WantedDeclaration } from '../triggers/attached'
@@ -94,10 +93,7 @@ export interface DataSourceSettings {
 
 /** Triggers that a table needs besides its guards, and the change of its existing rows. */
 export interface TriggerWork {
-  /** What attach makes. */
-  readonly declared?: WantedDeclaration
-  /** What is made statement by statement. */
-  readonly set?: TriggerSet
+  readonly declared: WantedDeclaration
   readonly rows?: RowsChange
   /** Indexes that find a text in SQL that does not name the hash. */
   readonly lookups?: readonly LookupIndex[]
@@ -105,7 +101,7 @@ export interface TriggerWork {
   readonly indexes?: readonly NamedIndex[]
 }
 
-/** The work on an existing table when a set of triggers is added or changes. */
+/** The work on an existing table when a declaration is added or changes. */
 export interface RowsChange {
   /**
    * Columns that get their values from `fill` and not from TypeORM, which would add a NOT NULL column to rows without a
@@ -118,22 +114,19 @@ export interface RowsChange {
   readonly install?: Change
   /** Replaces all of this if the table itself is new. */
   readonly created?: Change
-  /** Columns that are dropped. The way back restores their values. */
-  readonly dropped?: RemovedRows
-  /** Runs before the table changes. It is undone when the columns exist again, under their former names. */
-  readonly leave?: Change
-  /** Replaces all of this if only a table of the set is missing or has another owner. */
-  readonly tables?: Change
-  /** Replaces all of this if such a table lacks only its own trigger. */
-  readonly triggers?: Change
-  /** Replaces `install` and `fill` if only some triggers of the set were missing or disabled. */
-  readonly again?: (before: Former) => RowsChange
-  /** Replaces `install` and `fill` if the set existed already and its note differs. */
-  readonly follow?: (before: Former) => RowsChange
+  /** Replaces `install` and `fill` if only some triggers were missing or disabled. */
+  readonly again?: (before: Declared) => RowsChange
+  /** Replaces `install` and `fill` if the table had another declaration until now. */
+  readonly follow?: (before: Declared) => RowsChange
 }
 
-/** What the triggers of a table were made from until now: a declaration, or the note of a set. */
-export type Former = Declared | TriggerNote
+/** The change of the rows when a declaration is removed. It runs after the triggers are dropped. */
+export interface RemovedRows {
+  readonly change?: Change
+  /** Columns that are dropped if no entity declares them. The way back restores them by `fill`. */
+  readonly filled?: readonly FilledColumn[]
+  readonly fill?: readonly string[]
+}
 
 export interface Rollbacks {
   readonly ofTransactions: number
@@ -146,10 +139,10 @@ interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
   /**
-   * The changes of rows if a set is no longer declared, except for guards. The file of each feature's decorator adds
-   * that of its kind when it is imported.
+   * The changes of rows if a name or number is no longer declared. The file of each feature's decorator adds that of its
+   * kind when it is imported.
    */
-  readonly removals: Map<Former['kind'], (had: Former, from: RemovedFrom) => RemovedRows>
+  readonly removals: Map<Declared['kind'], (had: Declared, from: Pick<TextTable, 'schema' | 'table'>) => RemovedRows>
   readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
   readonly numbers: WeakMap<EntityMetadata, readonly NumberDeclaration[]>
   /** The entity that stores the names of a DataSource. */

@@ -18,11 +18,10 @@ import {
 import { renameIn } from '../sql/identifier'
 import type { TextRows, TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
-import { servesNamesakes } from '../triggers/attached'
+import { OTHER_DECLARATION, servesNamesakes } from '../triggers/attached'
 import { type GuardNote, guardNotesOf, guardsOf } from '../triggers/guard'
-import { OTHER_DECLARATION } from '../triggers/plan'
 import { findDrift, OTHER_ORDER, OTHER_ROWS, workDrift } from './readiness'
-import { type ColumnPair, compareRows, dropRules, rebuild, renormalized, setColumnPairs } from './rows'
+import { type ColumnPair, compareRows, dropRules, rebuild, renormalized, workColumnPairs } from './rows'
 import {
   type ChangingTable,
   emit,
@@ -61,7 +60,7 @@ export async function changeDeclarations(on: ChangingTable): Promise<Change[]> {
   // Several new texts are ambiguous, as with notes.
   const unnoted = new Map(created.length === 1 ? created.map((one) => [one, withoutNote(on, one)]) : [])
   const ofOthers = [...unnoted.values()].flatMap((one) => one?.pairs ?? [])
-  const renames = await followRenames(on, [...ofTexts, ...ofOthers, ...setColumnPairs(on)])
+  const renames = await followRenames(on, [...ofTexts, ...ofOthers, ...workColumnPairs(on)])
   for (const { text } of namesOfTable(on.metadata)) await keepType(on, text.column)
   const renamed = (name: string): string => renames.get(name) ?? name
   /** Converts a guard's note to the current names of its columns. */

@@ -14,7 +14,6 @@ import {
 } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
-import { planDeclared, withoutAttached } from '../triggers/attached'
 import { columnsOf } from '../triggers/kinds'
 import {
   createPart,
@@ -28,7 +27,7 @@ import {
 import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
 import { distribute, hasCitus } from '../sql/spread'
 import { triggersLack } from '../sql/written'
-import { makeRoom, planAllFunctions, planFunctions, planSets } from '../triggers/plan'
+import { planDeclared } from '../triggers/plan'
 import { changeDeclarations, dropDifferent } from './changes'
 import {
   asOneStatement,
@@ -40,8 +39,6 @@ import {
   type SchemaEntity,
   type TablePlan,
   declaredIn,
-  lookedFor,
-  setsOf,
   triggerWorks,
   wantedLookups,
   wantedGuards,
@@ -107,10 +104,7 @@ async function synchronizeWithTriggers(
   }
   const planned = await dryRun(builder, synchronize)
   const plans = entities.map((entity) => planTable(entity, planned.up))
-  const functions = planAllFunctions(plans)
-  const comeBack = plans.some(
-    ({ before, wanted, declared }) => before.up.length > 0 && wanted.length + declared.length > 0,
-  )
+  const comeBack = plans.some(({ before, declared }) => before.up.length > 0 && declared.length > 0)
   // JavaScript has work to do between the statements of a text's new normalizer.
   const isByHand = planned.up.some((query) => query.includes(NORMALIZE_BY_HAND))
   // Work on rows may be refused.
@@ -132,8 +126,6 @@ async function synchronizeWithTriggers(
     await emit(queryRunner, { up: [], down: missing.toReversed().map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
     await emit(queryRunner, library)
-    await emit(queryRunner, makeRoom(plans, orphans))
-    await emit(queryRunner, { up: [], down: functions.last })
     // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
     // then, and in a revert they exist again.
     const leaving = plans.filter(({ removed }) => removed.length > 0)
@@ -141,7 +133,6 @@ async function synchronizeWithTriggers(
     for (const { change } of leaving.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
     for (const plan of plans) if (!leaving.includes(plan)) await emit(queryRunner, plan.before)
     await synchronize()
-    await emit(queryRunner, functions.before)
     const install = async (): Promise<void> => {
       for (const one of [...plans.map(({ after }) => after), ...installs]) await emit(queryRunner, one)
     }
@@ -177,27 +168,26 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   }
   const declared = metadatas.map((metadata) => {
     const works = triggerWorks(metadata)
-    const all = [...wantedGuards(metadata), ...declaredIn(works)]
-    return { metadata, works, wanted: setsOf(works), declared: all }
+    return { metadata, works, declared: [...wantedGuards(metadata), ...declaredIn(works)] }
   })
-  const isWanted = declared.some((one) => one.wanted.length + one.declared.length > 0)
+  const isWanted = declared.some((one) => one.declared.length > 0)
   const lacks = isWanted ? await triggersLack(query, queryRunner.isTransactionActive) : undefined
   const { server, tables } = await installedTriggers(
     query,
     schemasOf(metadatas, searchSchema),
-    declared.flatMap(({ works }) => lookedFor(works)),
+    declared.flatMap(({ works }) => declaredIn(works)),
   ).catch((error: unknown) => {
     requireBuildable(undefined, lacks)
     throw error
   })
   if (isWanted) requireBuildable(server, lacks)
-  const found = declared.flatMap(({ metadata, works, wanted, declared }) => {
+  const found = declared.flatMap(({ metadata, works, declared }) => {
     const ours = tables.find((one) => isOf(one, metadata, searchSchema))
-    if (wanted.length + declared.length + textsOfTable(metadata).length === 0 && !ours) return []
+    if (declared.length + textsOfTable(metadata).length === 0 && !ours) return []
     const { schema = searchSchema, tableName: table } = metadata
     const installed = ours ?? { schema, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
     const isNew = !tableOf(builder, metadata)
-    return [{ metadata, works, wanted, declared, installed, ...entityTable(metadata), searchSchema, isNew }]
+    return [{ metadata, works, declared, installed, ...entityTable(metadata), searchSchema, isNew }]
   })
   const citus = await hasCitus(query)
   const fresh = found.filter(({ isNew }) => isNew)
@@ -227,22 +217,16 @@ const RENAMES = /^ALTER TABLE \S+ RENAME (?:COLUMN )?"/
 
 /** @param sql what TypeORM and the changes of declarations will run */
 function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
-  const { table, installed, wanted, declared } = entity
+  const { table, installed, declared } = entity
   const columns = new Set([
     ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
-    ...[...wanted.map(({ columns }) => columns), ...declared.map((one) => columnsOf(one.declaration))].flatMap(
-      Object.values<string>,
-    ),
+    ...declared.flatMap((one) => Object.values(columnsOf(one.declaration))),
   ])
   // A statement may need the triggers dropped, or change what they depend on.
   const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
   const inTheWay = sql.filter(isInTheWay)
   const touched = inTheWay.length > 0 && (inTheWay.every((query) => RENAMES.test(query)) ? 'renamed' : true)
-  const sets = { ...entity, installed: withoutAttached(installed) }
-  const site = { ...sets, functions: planFunctions(sets), touched: touched !== false }
-  const ofSets = planSets(site)
-  const ofDeclared = planDeclared({ ...entity, touched })
-  return { ...site, before: both(ofDeclared.before, ofSets.before), after: both(ofSets.after, ofDeclared.after) }
+  return { ...entity, ...planDeclared({ ...entity, touched }) }
 }
 
 /** Returns the missing parts of the library that statements call, with the schema as the tables name it. */
@@ -269,12 +253,6 @@ async function missingParts(
       .map((part) => ({ schema, part })),
   )
 }
-
-/** Two changes, one after the other. */
-const both = (one: Change, other: Change): Change => ({
-  up: [...one.up, ...other.up],
-  down: [...other.down, ...one.down],
-})
 
 /**
  * Warns if a new table has the columns of a table that its entity has perhaps lost. A renamed table would be an empty
@@ -343,7 +321,6 @@ async function changeAll(
     const on = { ...entity, queryRunner, picture }
     await refuseLargeTable(on)
     await dropDifferent(on)
-    for (const { leave } of on.changes) if (leave) await emit(queryRunner, leave)
     left.push(...(await changeDeclarations(on)), ...(await fillColumns(on)), ...(await changeLookups(lookups, on)))
   }
   // The remaining changes are made after those of the columns and before those of the indexes.

@@ -17,24 +17,14 @@ import { namesTable } from '../registry/name-declarations'
 import { requireServer } from '../registry/internals'
 import { type NamedIndex, sameCondition, uniqueIndexOf } from '../sql/alter'
 import { type Query, type ServerState, tableOids, type TableState, tableState } from '../sql/catalog'
-import { qualified } from '../sql/identifier'
 import type { NumberTable } from '../sql/numbers'
 import { isElsewhere, type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, type TextTable } from '../sql/text-table'
-import { parseNote, type RelationName, type TriggerSet } from '../sql/trigger-set'
-import { wordedCheck, wordedIndex, wordedTrigger, wordsOf, writtenAs } from '../sql/written'
-import { attachedDrift, wordedDeclared } from '../triggers/attached'
+import { wordedCheck, wordedIndex, wordsOf, writtenAs } from '../sql/written'
+import { attachedDrift, type WantedDeclaration, wordedDeclared } from '../triggers/attached'
 import { guardsOf } from '../triggers/guard'
-import {
-  functionDifference,
-  installedFunction,
-  noteDifference,
-  ownerDifference,
-  tableDifference,
-  triggerDifference,
-} from '../triggers/plan'
-import { declaredIn, lookedFor, setsOf, triggerWorks } from './table'
+import { declaredIn, triggerWorks } from './table'
 
 /** The key of a declaration's only table, if the DataSource has no others of that name. */
 const ONLY = 'only'
@@ -177,7 +167,7 @@ async function lookAt(
 ): Promise<{ readonly server: ServerState; readonly state: TableState; readonly spread: Spread }> {
   const relation = tableName(entityTable(metadata))
   const works = triggerWorks(metadata)
-  const { server, table: state } = await tableState(query, relation, lookedFor(works))
+  const { server, table: state } = await tableState(query, relation, declaredIn(works))
   const hasTriggers = works.length > 0 || texts.some(({ guardless }) => guardless !== true)
   requireServer(server, hasTriggers)
   if (!state) throw new SchemaDriftError(metadata.tableName, only('missing', 'table', metadata.tableName))
@@ -193,9 +183,7 @@ async function lookAt(
 /** Identifies the table that search_path finds, and those that its triggers write to. These differ between sessions. */
 async function tenantOf(metadata: EntityMetadata, query: Query): Promise<string | undefined> {
   const root = rootOf(metadata)
-  const written = lookedFor(triggerWorks(root)).flatMap(({ writes }) =>
-    writes ? [qualified(writes.schema, writes.name)] : [],
-  )
+  const written = declaredIn(triggerWorks(root)).flatMap(({ writes }) => (writes ? tableName(writes) : []))
   return await tableOids(query, tableName(entityTable(root)), written)
 }
 
@@ -380,19 +368,14 @@ export const OTHER_ROWS = 'it holds other rows'
 
 /** Returns what contradicts the triggers that were registered for a table, and the indexes that they depend on. */
 export const workDrift = (works: readonly TriggerWork[], state: TableState): Finding[] =>
-  works.flatMap(({ declared, set, indexes = [] }) => [
+  works.flatMap(({ declared, indexes = [] }) => [
     ...nullDrift(
       indexes.flatMap(({ columns }) => columns),
       state,
     ),
     ...indexes.flatMap((index) => indexDrift(index, state)),
-    ...(declared
-      ? [
-          ...attachedDrift(declared, state, state.written !== undefined),
-          ...writtenDrift(declared.writes, declared.table.schema, state),
-        ]
-      : []),
-    ...(set ? triggerDrift(set, state) : []),
+    ...attachedDrift(declared, state, state.written !== undefined),
+    ...writtenDrift(declared, state),
   ])
 
 function checkDrift(table: TextTable, { checks, written }: TableState): Finding[] {
@@ -406,63 +389,14 @@ function checkDrift(table: TextTable, { checks, written }: TableState): Finding[
   )
 }
 
-/**
- * Returns the parts of a set of triggers that this release cannot work with. Only `migration:generate` compares code.
- * The set of another release serves if the protocols allow it, so that both releases can run during a deployment.
- */
-function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
-  const { functions, triggers, path } = set
-  const [first] = functions
-  const installed = first && installedFunction(state, first)
-  const note = installed && parseNote(installed.body)
-  const difference = noteDifference(set, note)
-  const isAnothers = difference === undefined && note?.protocol !== set.note.protocol
-  // If another release made the set, the functions that its triggers run must exist.
-  const run = state.triggers
-    .filter(({ name }) => triggers.some((one) => one.name === name))
-    .map(({ runs }) => runs.name)
-  const needed = isAnothers
-    ? new Set([...functions.slice(0, 1).map(({ name }) => name), ...run])
-    : functions.map(({ name }) => name)
-  const ofFunctions = [...needed].flatMap((name): Finding[] => {
-    const at = { object: 'function', name } as const
-    const found = installedFunction(state, { name })
-    if (!found) return only('missing', at.object, at.name)
-    const wanted = isAnothers || !state.written ? undefined : functions.find((one) => one.name === name)
-    const own = wanted && { ...wanted, path }
-    const exact = own && functionDifference(own, found, state)
-    return different(at, ownerDifference(found) ?? (name === first?.name ? difference : undefined) ?? exact)
-  })
-  const ofTriggers = triggers.flatMap((wanted): Finding[] => {
-    const at = { object: 'trigger', name: wanted.name } as const
-    const found = state.triggers.find(({ name }) => name === wanted.name)
-    if (!found) return only('missing', at.object, at.name)
-    if (!found.enabled) return [{ kind: 'disabled', ...at }]
-    const unguarded = found.unguarded.map((one) => `on the partition "${one}"`)
-    if (unguarded.length > 0) return unguarded.map((detail) => ({ kind: 'disabled', ...at, detail }))
-    if (!isAnothers) return different(at, triggerDifference(wanted, found, state))
-    return different(at, found.runs.schema === state.schema ? undefined : 'it runs a function of another schema')
-  })
-  const ofTables = set.tables.flatMap((table): Finding[] => {
-    const difference = tableDifference(table, state)
-    const isGone = state.tables.every(({ name }) => name !== table.name)
-    return different({ object: 'table', name: table.name }, isGone || state.written ? difference : undefined)
-  })
-  return [...ofFunctions, ...ofTriggers, ...ofTables, ...writtenDrift(set.writes, set.table.schema, state)]
-}
-
-/** Returns what contradicts the table that functions of a set write to. */
-function writtenDrift(
-  writes: RelationName | undefined,
-  given: string | undefined,
-  { foreign, homes, schema }: TableState,
-): Finding[] {
+/** Returns what contradicts the table that triggers write to. */
+function writtenDrift({ writes, table }: WantedDeclaration, { foreign, homes, schema }: TableState): Finding[] {
   if (!writes) return []
-  const relation = qualified(writes.schema, writes.name)
+  const relation = tableName(writes)
   // The functions look in the schema of their own table, and `search_path` has another schema first.
-  const isElsewhere = writes.schema === given && (homes[relation] ?? schema) !== schema
+  const isElsewhere = writes.schema === table.schema && (homes[relation] ?? schema) !== schema
   const detail = foreign.includes(relation) ? FOREIGN : isElsewhere ? ELSEWHERE : undefined
-  return different({ object: 'table', name: writes.name }, detail)
+  return different({ object: 'table', name: writes.table }, detail)
 }
 
 const ELSEWHERE = 'search_path finds it in another schema than the table whose names it keeps: make one there'
@@ -495,12 +429,11 @@ export async function exactState(
   look: Look,
 ): Promise<TableState | null> {
   const { query, relation = tableName(entityTable(metadata)) } = look
-  const { table } = await tableState(query, relation, lookedFor(works))
+  const { table } = await tableState(query, relation, declaredIn(works))
   if (!table) return null
   const texts = textsOfTable(metadata).map((one) => one.table)
   const indexes = [...texts.map(uniqueIndexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
-  const triggers = setsOf(works).flatMap((set) => set.triggers.filter(({ when }) => when !== ''))
-  const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
+  const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex)]
   const declared = wordedDeclared([...texts.flatMap(guardsOf), ...declaredIn(works)], table.schema)
   const written = await writtenAs(query, { relation, within: look.within }, [...words, ...declared])
   return { ...table, ...(written ? { written } : {}) }

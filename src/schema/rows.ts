@@ -1,7 +1,7 @@
 import { TableColumn } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { entityTable } from '../registry/declarations'
-import { type Declaration, type Former, registry, type RowsChange, type TriggerWork } from '../registry/registry'
+import { type Declaration, registry, type RemovedRows, type RowsChange, type TriggerWork } from '../registry/registry'
 import {
   addCheck,
   addColumn,
@@ -16,22 +16,19 @@ import {
   requireColumn,
 } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
-import { qualified } from '../sql/identifier'
-import { type TextRows, textRules, type TextTable } from '../sql/text-table'
-import type { RemovedFrom, RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
+import { tableName, type TextRows, textRules, type TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
 import {
   type InstalledDeclaration,
-  type WantedDeclaration,
   attachedTo,
   declarationDifference,
+  isOf,
   isWhole,
   lacksWritten,
   servesNamesakes,
 } from '../triggers/attached'
-import { columnsOf } from '../triggers/kinds'
-import { hasNamesakes, installedFunction, isSameNote, LACKS_TRIGGER, notesOf, tableDifference } from '../triggers/plan'
+import { columnsOf, type Declared } from '../triggers/kinds'
 import {
   adoptInstead,
   raiseIfDuplicates,
@@ -57,40 +54,25 @@ import {
 /** Plans the changes of the rows of a table that exists. */
 export function planRows({ metadata, works, installed }: Omit<SchemaEntity, keyof RowsPlan>): RowsPlan {
   const { had, gone } = trace(works, installed)
-  const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
-  const from = { ...entityTable(metadata), primary }
-  const changes = works.flatMap((work) => {
-    const before = had.get(work)
-    return changeOf(work, before, installed).map((change) => ({ ...change, work }))
-  })
   return {
-    changes,
-    removed: [...gone.flatMap((one) => removedRows(one, from)), ...changes.flatMap(({ dropped }) => dropped ?? [])],
+    changes: works.flatMap((work) => changeOf(work, had.get(work), installed).map((change) => ({ ...change, work }))),
+    removed: gone.map(({ declaration }) => removedRows(declaration, entityTable(metadata))),
   }
 }
 
-/**
- * @throws DeclarationError if the feature of the set is not imported, or is one of a later release. Only the feature knows
- * what its triggers wrote
- */
-function removedRows({ before }: Had, from: RemovedFrom): RemovedRows {
+/** @throws DeclarationError if the feature is not imported. Only the feature knows what its triggers wrote */
+function removedRows(before: Declared, from: Pick<TextTable, 'schema' | 'table'>): RemovedRows {
   const remove = registry.removals.get(before.kind)
   if (remove) return remove(before, from)
   const entry = ENTRIES[before.kind]
-  const remedy = entry
-    ? `import 'typeorm-unique-text/${entry}' where the DataSource is created, generate the migration, and then remove the import.`
-    : 'use the release that made them.'
   throw new DeclarationError(
-    `Table ${qualified(from.schema, from.table)} still has triggers for ${entry ?? before.kind} that its entity does not declare. To ` +
-      `remove them, ${remedy}`,
+    `Table ${tableName(from)} still has triggers for ${entry} that its entity does not declare. To remove them, import ` +
+      `'typeorm-unique-text/${entry}' where the DataSource is created, generate the migration, and then remove the import.`,
   )
 }
 
 /** The entry that declares each kind. */
-const ENTRIES: Readonly<Partial<Record<Former['kind'], string>>> = {
-  name: 'names',
-  number: 'numbers',
-}
+const ENTRIES: Readonly<Record<Declared['kind'], string>> = { text: 'texts', name: 'names', number: 'numbers' }
 
 /**
  * Plans the changes of the rows of a table that does not exist yet.
@@ -102,10 +84,10 @@ export const planNewRows = (
   fresh: readonly Pick<SchemaEntity, 'schema' | 'table'>[],
 ): RowsPlan => ({
   changes: works.flatMap((work) => {
-    const { rows, set, declared } = work
-    const writes = (set ?? declared)?.writes
+    const { rows, declared } = work
+    const { writes } = declared
     const isDropped = fresh.some(
-      ({ schema = searchSchema, table }) => table === writes?.name && schema === (writes.schema ?? searchSchema),
+      ({ schema = searchSchema, table }) => table === writes?.table && schema === (writes.schema ?? searchSchema),
     )
     return rows?.created ? { install: isDropped ? { ...rows.created, down: [] } : rows.created, work } : []
   }),
@@ -113,86 +95,31 @@ export const planNewRows = (
 })
 
 function changeOf(
-  { set, declared, rows }: TriggerWork,
-  had: Had | undefined,
+  { declared, rows }: TriggerWork,
+  attached: InstalledDeclaration | undefined,
   installed: InstalledTriggers,
 ): RowsChange[] {
   if (!rows) return []
-  if (had && declared) return changeOfDeclared(declared, rows, had, installed)
-  if (had && set) return changeOfSet(set, rows, had.before as TriggerNote, installed)
-  return [rows]
-}
-
-function changeOfDeclared(
-  declared: WantedDeclaration,
-  rows: RowsChange,
-  { before, attached }: Had,
-  installed: InstalledTriggers,
-): RowsChange[] {
   if (!attached) return [rows]
-  // Without all triggers on its own columns, nobody knows what was written meanwhile.
+  const { declaration: before } = attached
+  // Without all triggers on its own columns, nobody knows what was written meanwhile. The table that the triggers write
+  // to may be missing after a partial restore.
   if (!isWhole(attached) || servesNamesakes(declared, attached) || lacksWritten(declared, installed))
     return [rows.again?.(before) ?? rows]
-  const isAlike = declarationDifference(declared.declaration, attached.declaration) === undefined
+  const isAlike = declarationDifference(declared.declaration, before) === undefined
   return isAlike ? [] : [rows.follow?.(before) ?? rows]
-}
-
-function changeOfSet(
-  set: TriggerSet,
-  rows: RowsChange,
-  before: TriggerNote,
-  installed: InstalledTriggers,
-): RowsChange[] {
-  if (hasStrayed(set, before, installed)) return [rows.again?.(before) ?? rows]
-  if (isNotedAlike(set, installed)) {
-    const install = changeOfTables(rows, set, installed)
-    return install ? [{ install }] : []
-  }
-  return [rows.follow?.(before) ?? rows]
-}
-
-/** Whether the rows are unknown: without all triggers on its own columns, nobody knows what was written meanwhile. */
-const hasStrayed = (set: TriggerSet, before: TriggerNote, installed: InstalledTriggers): boolean =>
-  !hasAllTriggers(installed) || lacksWritten(set, installed) || hasNamesakes(set, before, installed)
-
-/** Whether the table that the triggers write to is missing, with its data on the rows, as after a partial restore. */
-
-function isNotedAlike({ functions: [first] }: TriggerSet, installed: InstalledTriggers): boolean {
-  const found = first && installedFunction(installed, first)
-  return first !== undefined && found !== undefined && isSameNote(first, found)
-}
-
-/** Returns the change if only a table that the set keeps differs. */
-function changeOfTables(rows: RowsChange, set: TriggerSet, installed: InstalledTriggers): Change | undefined {
-  const differences = set.tables.flatMap((one) => tableDifference(one, installed) ?? [])
-  if (differences.length === 0) return undefined
-  return differences.every((one) => one === LACKS_TRIGGER) ? rows.triggers : rows.tables
-}
-
-/** Whether all triggers that the notes in a table's functions list exist, and are enabled. */
-function hasAllTriggers(installed: InstalledTriggers): boolean {
-  const noted = notesOf(installed).reduce((sum, { triggers }) => sum + triggers.length, 0)
-  return (
-    installed.triggers.length >= noted &&
-    installed.triggers.every(({ enabled, unguarded }) => enabled && unguarded.length === 0)
-  )
 }
 
 /** Refuses, before any other change, a migration that gives a large table its names or numbers. */
 export async function refuseLargeTable(on: ChangingTable): Promise<void> {
-  const onRows = on.changes.filter(({ work, fill, install }) => {
-    const isOfRows =
-      fill !== undefined || (install !== undefined && install !== work.rows?.tables && install !== work.rows?.triggers)
+  for (const { work, fill, install } of on.changes) {
+    const { declaration } = work.declared
     // A new name is NULL in every row.
-    const isOfNames = ENTRIES[kindOfWork(work)] === 'names'
-    return (
-      isOfRows &&
-      (!isOfNames ||
-        Object.entries(columnsOfWork(work)).some(([role, name]) => !role.startsWith('key ') && hasColumn(on, name)))
-    )
-  })
-  for (const { work } of onRows) {
-    const gives = ENTRIES[kindOfWork(work)] === 'names' ? 'names' : 'numbers'
+    const isNew =
+      declaration.kind === 'name' &&
+      Object.entries(columnsOf(declaration)).every(([role, name]) => role.startsWith('key ') || !hasColumn(on, name))
+    if ((fill ?? install) === undefined || isNew) continue
+    const gives = declaration.kind === 'name' ? 'names' : 'numbers'
     await emit(on.queryRunner, { up: [raiseIfLarge(on, { gives })], down: [] })
   }
 }
@@ -259,51 +186,27 @@ async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColu
   return [requireColumn(on, name)]
 }
 
-/** What a table had until now, except for guards. */
-interface Had {
-  readonly before: Former
-  /** The columns by their role. */
-  readonly columns: Readonly<Record<string, string>>
-  /** Undefined for a set. */
-  readonly attached?: InstalledDeclaration
-}
-
 interface Trace {
-  readonly had: ReadonlyMap<TriggerWork, Had>
+  /** What the table had until now of each work. */
+  readonly had: ReadonlyMap<TriggerWork, InstalledDeclaration>
   /** What is no longer declared. */
-  readonly gone: readonly Had[]
+  readonly gone: readonly InstalledDeclaration[]
 }
-
-const kindOfWork = ({ set, declared }: TriggerWork): Former['kind'] =>
-  set?.kind ?? declared?.declaration.kind ?? 'guard'
-
-const columnsOfWork = ({ set, declared }: TriggerWork): Readonly<Record<string, string>> =>
-  set?.columns ?? (declared ? columnsOf(declared.declaration) : {})
-
-const nameOfWork = ({ set, declared }: TriggerWork): string | undefined => set?.name ?? declared?.declaration.name
-
-const hadBy = (installed: InstalledTriggers): Had[] => [
-  ...notesOf(installed)
-    .filter(({ kind }) => kind !== 'guard')
-    .map((before) => ({ before, columns: before.columns ?? {} })),
-  ...attachedTo(installed)
-    .filter(({ trusted, declaration: { kind } }) => trusted && kind !== 'text')
-    .map((attached) => ({ before: attached.declaration, columns: columnsOf(attached.declaration), attached })),
-]
 
 /** Finds for each work what the table had of the same name, or else the only one of its kind that is left. */
 function trace(works: readonly TriggerWork[], installed: InstalledTriggers): Trace {
-  const all = hadBy(installed)
-  const had = new Map<TriggerWork, Had>()
+  const all = attachedTo(installed).filter(({ trusted, declaration: { kind } }) => trusted && kind !== 'text')
+  const had = new Map<TriggerWork, InstalledDeclaration>()
   for (const work of works) {
-    const one = all.find(({ before }) => before.kind === kindOfWork(work) && before.name === nameOfWork(work))
+    const one = all.find((each) => isOf(work.declared.declaration, each))
     if (one) had.set(work, one)
   }
   const kept = new Set(had.values())
   const left = works.filter((work) => !had.has(work))
   for (const work of left) {
-    const isSole = left.filter((one) => kindOfWork(one) === kindOfWork(work)).length === 1
-    const [one, ...more] = all.filter((each) => each.before.kind === kindOfWork(work) && !kept.has(each))
+    const { kind } = work.declared.declaration
+    const isSole = left.filter(({ declared }) => declared.declaration.kind === kind).length === 1
+    const [one, ...more] = all.filter((each) => each.declaration.kind === kind && !kept.has(each))
     if (isSole && one && more.length === 0) had.set(work, one)
   }
   const found = new Set(had.values())
@@ -314,9 +217,9 @@ function trace(works: readonly TriggerWork[], installed: InstalledTriggers): Tra
 export type ColumnPair = readonly [from: string, to: string]
 
 /** The former columns of what a table has, and the columns that replace them. */
-export const setColumnPairs = ({ works, installed }: ChangingTable): ColumnPair[] =>
-  [...trace(works, installed).had].flatMap(([work, { columns: before }]) => {
-    const after = columnsOfWork(work)
+export const workColumnPairs = ({ works, installed }: ChangingTable): ColumnPair[] =>
+  [...trace(works, installed).had].flatMap(([{ declared }, { declaration }]) => {
+    const [before, after] = [columnsOf(declaration), columnsOf(declared.declaration)]
     const same = Object.keys(before).filter((key) => key in after)
     const gone = Object.entries(before).filter(([key]) => !(key in after))
     const created = Object.entries(after).filter(([key]) => !(key in before))

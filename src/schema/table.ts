@@ -1,22 +1,28 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { registry, rootOf, type RowsChange, textsOfTable, type TriggerWork } from '../registry/registry'
+import {
+  registry,
+  type RemovedRows,
+  rootOf,
+  type RowsChange,
+  textsOfTable,
+  type TriggerWork,
+} from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
 import { isRefusalOfLarge } from '../sql/rebuild'
-import type { LookedFor, LookupIndex, Query, TableState } from '../sql/catalog'
+import type { LookupIndex, Query, TableState } from '../sql/catalog'
 import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
-import type { RemovedRows, TriggerSet } from '../sql/trigger-set'
 import type { Digest } from '../text/digest'
 import { type Guard, guardsOf } from '../triggers/guard'
 import type { WantedDeclaration } from '../triggers/attached'
-import type { SetPlan, TableTriggers, TriggerSite } from '../triggers/plan'
+import type { DeclaredTable, TriggerPlan } from '../triggers/plan'
 
 /** The table of an entity in a run of the schema builder, and what its triggers require of the rows. */
-export interface SchemaEntity extends TableTriggers, RowsPlan {
+export interface SchemaEntity extends Omit<DeclaredTable, 'touched'>, RowsPlan {
   readonly metadata: EntityMetadata
-  /** The guards, and the declarations of `works`. */
-  readonly declared: readonly WantedDeclaration[]
+  /** The schema that `search_path` begins with. */
+  readonly searchSchema: string
   /** The registered triggers, which are wanted besides the guards. */
   readonly works: readonly TriggerWork[]
   /** The table does not exist yet. */
@@ -30,7 +36,7 @@ export interface SchemaEntity extends TableTriggers, RowsPlan {
 /** The changes of one table's rows that new, changed or removed triggers require. */
 export interface RowsPlan {
   readonly changes: readonly PlannedChange[]
-  /** The rows of sets that are no longer declared, and of columns that a set no longer has. */
+  /** The rows of what is no longer declared. */
   readonly removed: readonly RemovedRows[]
 }
 
@@ -46,7 +52,7 @@ export interface ChangingTable extends SchemaEntity {
 }
 
 /** What a run of the schema builder does to the triggers of an entity's table. */
-export type TablePlan = SchemaEntity & TriggerSite & SetPlan
+export type TablePlan = SchemaEntity & TriggerPlan
 
 /** The former rules of the rows, from the note of the installed guard. */
 export interface RowsBefore extends Omit<TextRows, 'digest'> {
@@ -212,16 +218,7 @@ export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
   return [...(registry.triggers.get(rootOf(metadata))?.values() ?? [])].map((make) => make())
 }
 
-export const setsOf = (works: readonly TriggerWork[]): TriggerSet[] => works.flatMap(({ set }) => set ?? [])
-
-export const declaredIn = (works: readonly TriggerWork[]): WantedDeclaration[] =>
-  works.flatMap(({ declared }) => declared ?? [])
-
-/** What a query of the catalog should find for these works. */
-export const lookedFor = (works: readonly TriggerWork[]): LookedFor[] => [
-  ...setsOf(works),
-  ...declaredIn(works).map(({ tables, writes }) => ({ tables, writes })),
-]
+export const declaredIn = (works: readonly TriggerWork[]): WantedDeclaration[] => works.map(({ declared }) => declared)
 
 /** Returns the guards that the table of an entity needs. */
 export const wantedGuards = (metadata: EntityMetadata): Guard[] =>

@@ -3,13 +3,12 @@ import { literal, qualified, quote } from './identifier'
 import { LIBRARY_FUNCTIONS } from './library'
 import { type CatalogSpread, SPREAD_OF_R } from './spread'
 import { EQUALS, joinOf, op, tableName, type TextTable } from './text-table'
-import { isTrustedBy, otherTables, TRIGGER_MARK, type TriggerSet } from './trigger-set'
 import type { ColumnType, ColumnTypes } from './types'
 
 /** Runs SQL and returns its rows. It uses the query runner or the client that the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
-/** A function of a set of triggers, as the catalog holds it. */
+/** A function of our triggers, as the catalog holds it. */
 export interface InstalledFunction {
   readonly schema: string
   readonly name: string
@@ -19,15 +18,13 @@ export interface InstalledFunction {
   readonly owned: boolean
   /**
    * It belongs to a role that could change the table as its owner can. A function of another role proves nothing,
-   * because any role with the privilege TRIGGER can put a function with our mark and any note on the table.
+   * because any role with the privilege TRIGGER can put a trigger with any declaration on the table.
    */
   readonly trusted: boolean
   /** A role other than its owner may create triggers with it. */
   readonly granted: boolean
   /** DROP EXTENSION would drop it, together with the triggers that run it. */
   readonly extension: boolean
-  /** A trigger of another table runs it too. */
-  readonly shared: boolean
   /** `name=value` without quotes, because `quote_all_identifiers` adds them. */
   readonly settings: readonly string[]
   /** Language, volatility, strictness and parallel safety, with the codes of `pg_proc`. */
@@ -58,7 +55,7 @@ export interface InstalledTrigger {
   readonly definition: string
 }
 
-/** A table that a set keeps, as the catalog holds it. */
+/** A table that attach makes beside the triggers, as the catalog holds it. */
 export interface InstalledTable {
   readonly name: string
   /** The columns with their types. */
@@ -74,11 +71,11 @@ export interface InstalledTriggers {
   readonly table: string
   readonly functions: readonly InstalledFunction[]
   readonly triggers: readonly InstalledTrigger[]
-  /** The tables that wanted sets keep, if they exist in its schema and belong to its owner. */
+  /** The wanted tables of these that exist in its schema and belong to its owner. */
   readonly tables: readonly InstalledTable[]
-  /** The schemas of the `path` tables of wanted sets, by the table's SQL name. Null if the table does not exist. */
+  /** The schemas of the tables that wanted triggers write to, by their SQL names. Null if a table does not exist. */
   readonly homes: Readonly<Record<string, string | null>>
-  /** The tables, as SQL, that wanted sets write to and whose owner may not act as the owner of this table. */
+  /** Those of them, as SQL, whose owner may not act as the owner of this table. */
   readonly foreign: readonly string[]
   /** The columns of the table. Undefined if they were not queried. */
   readonly columns?: TableState['columns']
@@ -142,6 +139,10 @@ export interface ServerState {
   readonly replica: boolean
 }
 
+/** Whether code on the table `k` may run as the owner of the table `t`: it runs when that owner writes to `k`. */
+export const isTrustedBy = (k: string, t: string): string =>
+  `pg_catalog.pg_has_role(${k}.relowner, ${t}.relowner, 'MEMBER')`
+
 const OBJECT = 'pg_catalog.jsonb_build_object'
 
 /** A JSON array, `[]` if it is empty. @param items the argument of `jsonb_agg` */
@@ -164,10 +165,6 @@ export const attributeNames = (numbers: string, relation: string): string =>
 const JOIN_DEFAULT_F = `LEFT JOIN pg_catalog.pg_attrdef AS f ON f.adrelid ${EQUALS} a.attrelid AND f.adnum ${EQUALS} a.attnum`
 
 const DEFAULT_OF_F = 'pg_catalog.pg_get_expr(f.adbin, f.adrelid)'
-
-/** A function is found by its body or by its name, because an attacker may change one of the two. */
-const IS_MARKED = `pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2)`
-const IS_OURS = `(${IS_MARKED} OR p.proname ${EQUALS} ANY ($3))`
 
 /** A trigger that attach has made: its only argument is a declaration, whatever its name. */
 const IS_ATTACHED = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(pg_catalog.encode(t.tgargs, 'escape'), '{"')
@@ -195,9 +192,9 @@ const JOIN_SCHEMA_PN = joinOf('pg_namespace', 'pn', 'p.pronamespace')
 const TRIGGERS_OF_R = `
   FROM pg_catalog.pg_trigger AS t ${joinOf('pg_proc', 'p', 't.tgfoid')} ${JOIN_SCHEMA_PN}
  WHERE t.tgrelid ${EQUALS} r.oid AND NOT t.tgisinternal AND t.tgparentid ${EQUALS} 0
-   AND (t.tgname ${EQUALS} ANY ($3) OR ${IS_OURS} OR ${IS_ATTACHED})`
+   AND ${IS_ATTACHED}`
 
-/** The table `k`, which a set keeps. */
+/** The table `k`, which attach makes beside the triggers. */
 const KEPT_TABLE_K = `${OBJECT}('name', k.relname,
   'columns', (
     SELECT pg_catalog.jsonb_object_agg(a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod))
@@ -227,13 +224,13 @@ const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
     SELECT coalesce(pg_catalog.jsonb_object_agg(w.name, (
         SELECT hn.nspname FROM pg_catalog.pg_class AS h ${joinOf('pg_namespace', 'hn', 'h.relnamespace')}
          WHERE h.oid ${EQUALS} pg_catalog.to_regclass(w.name))), '{}')
-      FROM pg_catalog.unnest($4::pg_catalog.text[]) AS w (name)),
+      FROM pg_catalog.unnest($2::pg_catalog.text[]) AS w (name)),
   'foreign', (
-    SELECT ${arrayOf('w.name')} FROM pg_catalog.unnest($4::pg_catalog.text[]) AS w (name)
+    SELECT ${arrayOf('w.name')} FROM pg_catalog.unnest($2::pg_catalog.text[]) AS w (name)
       ${joinOf('pg_class', 'k', 'pg_catalog.to_regclass(w.name)')} AND NOT ${isTrustedBy('k', 'r')}),
   'tables', (
     SELECT ${arrayOf(KEPT_TABLE_K)} FROM pg_catalog.pg_class AS k
-     WHERE k.relnamespace ${EQUALS} r.relnamespace AND k.relname ${EQUALS} ANY ($5)
+     WHERE k.relnamespace ${EQUALS} r.relnamespace AND k.relname ${EQUALS} ANY ($3)
        AND k.relkind ${EQUALS} 'r' AND k.relowner ${EQUALS} r.relowner),
   'triggers', (
     SELECT ${arrayOf(`${OBJECT}('name', t.tgname,
@@ -255,15 +252,12 @@ const OURS_OF_R = `${OBJECT}('schema', n.nspname, 'table', r.relname,
   'functions', (
     SELECT ${arrayOf(`${OBJECT}(${FUNCTION_P},
         'owned', p.proowner ${EQUALS} r.relowner,
-        'trusted', pg_catalog.pg_has_role(p.proowner, r.relowner, 'MEMBER'),
-        'shared', EXISTS (
-          SELECT FROM pg_catalog.pg_trigger AS t
-           WHERE t.tgfoid ${EQUALS} p.oid AND t.tgrelid ${op('<>')} r.oid AND t.tgparentid ${EQUALS} 0))
+        'trusted', pg_catalog.pg_has_role(p.proowner, r.relowner, 'MEMBER'))
         ORDER BY pn.nspname, p.proname`)}
       FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
      WHERE p.oid ${EQUALS} ANY (
        SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t
-        WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0 AND (${IS_OURS} OR ${IS_ATTACHED}))))`
+        WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0 AND ${IS_ATTACHED})))`
 
 /** The index `i` reads the column `a` in its key or its condition. */
 const READ_BY_I = `EXISTS (
@@ -293,14 +287,15 @@ const SERVER = `${OBJECT}(
   'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`
 
 /** What is wanted, as far as it is not found by the declarations in the triggers. */
-export type LookedFor = Pick<TriggerSet, 'tables'> &
-  Partial<Pick<TriggerSet, 'functions' | 'triggers' | 'path' | 'writes'>>
+export interface LookedFor {
+  readonly tables: readonly Pick<InstalledTable, 'name'>[]
+  /** A table that the triggers write to. */
+  readonly writes?: Pick<TextTable, 'schema' | 'table'> | undefined
+}
 
-/** Parameters 2 to 5: the values that sets are found by and compared with. */
+/** Parameters 2 and 3: the values that tables are found by. */
 const parametersOf = (wanted: readonly LookedFor[]): unknown[] => [
-  TRIGGER_MARK,
-  wanted.flatMap(({ functions = [], triggers = [] }) => [...functions, ...triggers].map(({ name }) => name)),
-  [...new Set(wanted.flatMap(otherTables))],
+  [...new Set(wanted.flatMap(({ writes }) => (writes ? tableName(writes) : [])))],
   wanted.flatMap(({ tables }) => tables.map((one) => one.name)),
 ]
 
@@ -495,7 +490,7 @@ export async function installedLibraries(
 
 /**
  * Drops our functions in these schemas that no trigger or check calls any more. Functions of other roles stay. So does a
- * function with our mark that returns no `trigger` or that an extension needs, because it is not ours. Functions of the
+ * function with our comment that returns no `trigger` or that an extension needs, because it is not ours. Functions of the
  * library call each other, and are dropped together.
  */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
@@ -503,16 +498,16 @@ export async function dropOrphans(query: Query, schemas: readonly string[]): Pro
     `SELECT coalesce(l.name, pg_catalog.format('%I.%I()', pn.nspname, p.proname)) AS name
        FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
        LEFT JOIN LATERAL (
-         SELECT pg_catalog.format('%I.%s', pn.nspname, f.name) AS name FROM pg_catalog.unnest($3::pg_catalog.text[]) AS f (name)
+         SELECT pg_catalog.format('%I.%s', pn.nspname, f.name) AS name FROM pg_catalog.unnest($2::pg_catalog.text[]) AS f (name)
        ) AS l ON p.oid ${EQUALS} pg_catalog.to_regprocedure(l.name)::pg_catalog.oid
       WHERE pn.nspname ${EQUALS} ANY ($1) AND pg_catalog.pg_has_role(p.proowner, 'MEMBER') AND NOT ${inExtension('p')}
-        AND (l.name IS NOT NULL OR p.prorettype ${EQUALS} 'pg_catalog.trigger'::pg_catalog.regtype AND (${IS_MARKED}
-          OR pg_catalog.starts_with(pg_catalog.obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: unique_text_detach')))
+        AND (l.name IS NOT NULL OR p.prorettype ${EQUALS} 'pg_catalog.trigger'::pg_catalog.regtype
+          AND pg_catalog.starts_with(pg_catalog.obj_description(p.oid, 'pg_proc'), 'typeorm-unique-text: unique_text_detach'))
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend AS d
           WHERE d.refclassid ${EQUALS} 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid ${EQUALS} p.oid
             AND d.classid ${op('<>')} d.refclassid)
       ORDER BY 1`,
-    [schemas, TRIGGER_MARK, LIBRARY_FUNCTIONS],
+    [schemas, LIBRARY_FUNCTIONS],
   )) as readonly { readonly name: string }[]
   if (rows.length > 0) await query(`DROP FUNCTION ${rows.map(({ name }) => name).join(', ')}`)
 }

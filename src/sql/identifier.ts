@@ -82,15 +82,6 @@ export const renameIn = (expression: string, renames: ReadonlyMap<string, string
     return to === undefined ? token : quote(to)
   })
 
-const COMMENT_OR_QUOTED = /--[^\n]*|\/\*[^]*?\*\/|"[^"]*"|'[^']*'/g
-
-/**
- * Normalizes SQL for a comparison. Comments are removed because their words may change. White space is removed because
- * `migration:generate --pretty` breaks and indents lines, even in bodies and literals.
- */
-export const withoutComments = (sql: string): string =>
-  sql.replaceAll(COMMENT_OR_QUOTED, (one) => (/^["']/.test(one) ? one : ' ')).replaceAll(/\s+/g, '')
-
 /** The name of a transition table or of a WITH query. It must not hide a table from the functions. */
 export const transition = (name: string, ...tables: readonly string[]): string =>
   tables.includes(name) ? transition(`${name}_`, ...tables) : name

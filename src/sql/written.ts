@@ -3,11 +3,10 @@ import type { Query } from './catalog'
 import { dollarQuote } from './identifier'
 import { endsConnection, serverError, SQLSTATE } from './sqlstate'
 import { EQUALS, joinOf, type TextRows } from './text-table'
-import { FIRES, type Trigger } from './trigger-set'
 
 /** An object that the server stores in its own words. */
 export interface Wording {
-  /** `check`, `index` or `trigger`, followed by the name. A trigger that an object makes has this key, too. */
+  /** `check` or `index`, followed by the name. The triggers that an object makes have `trigger` and their names. */
   readonly key: string
   /** Creates the object with another name, on a table that has the same columns. */
   readonly make: (table: string, name: string) => string
@@ -22,18 +21,6 @@ export const wordedIndex = (index: NamedIndex): Wording => ({
   key: `index ${index.name}`,
   make: (table, name) => createIndex(table, name, index),
 })
-
-const ROW_EVENTS = ['insert', 'delete', 'update'] as const
-
-/** Covers only the condition of the trigger. All other parts are compared separately. */
-export const wordedTrigger = ({ name: key, type, when }: Trigger): Wording => {
-  const events = ROW_EVENTS.filter((event) => (type & FIRES[event]) !== 0).map((event) => event.toUpperCase())
-  return {
-    key: `trigger ${key}`,
-    make: (table, name) => `CREATE TRIGGER ${name} BEFORE ${events.join(' OR ')} ON ${table} FOR EACH ROW
-      WHEN (${when}) EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger()`,
-  }
-}
 
 const QUOTED = `"[^"]*"|'[^']*'`
 /** Quotes are skipped as a whole, because a column may have the name of a keyword. */

@@ -1,22 +1,13 @@
 import { createHash } from 'node:crypto'
 import type { Finding } from '../errors'
-import type { Change } from '../sql/alter'
 import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
 import { attach, detach, neededFor, partOf, temporary } from '../sql/library'
 import { tableName, type TextTable } from '../sql/text-table'
-import { dropTrigger, type KeptTable, type RelationName } from '../sql/trigger-set'
-import { qualified } from '../sql/identifier'
 import { type Wording, wordsOf } from '../sql/written'
 import { columnsOf, type Declared, kindOfDeclaration, shortDeclaration, wholeDeclaration } from './kinds'
-import {
-  formDifference,
-  NAMES_OTHERS,
-  OTHER_DECLARATION,
-  otherProtocol,
-  ownerDifference,
-  sameKeys,
-  tableDifference,
-} from './plan'
+
+/** A table. Without a schema, `search_path` decides. */
+type TableName = Pick<TextTable, 'schema' | 'table'>
 
 /** A trigger that attach makes. */
 export interface WantedTrigger {
@@ -31,9 +22,19 @@ export interface WantedTrigger {
   readonly transitions?: string
 }
 
+/** A table that attach makes beside the triggers, as it should exist. */
+export interface KeptTable {
+  readonly name: string
+  /** The types of the columns. `like` gives a column the type of a column of the triggers' table. */
+  readonly columns: Readonly<Record<string, string | { readonly like: string }>>
+  readonly primary: readonly string[]
+  /** A trigger on the table itself. */
+  readonly trigger: string
+}
+
 /** A declaration that a table should have, with all of its keys. */
 export interface WantedDeclaration<D extends Declared = Declared> {
-  readonly table: Pick<TextTable, 'schema' | 'table'>
+  readonly table: TableName
   readonly declaration: D
   /** The first part of the names of triggers, which a finding names. */
   readonly label: string
@@ -41,7 +42,7 @@ export interface WantedDeclaration<D extends Declared = Declared> {
   /** Tables that attach makes beside it, in the table's schema and with its owner. */
   readonly tables: readonly KeptTable[]
   /** A table that the triggers write to, as the owner of their own. */
-  readonly writes?: RelationName | undefined
+  readonly writes?: TableName | undefined
   /** The statements that make, or replace, and drop the triggers. */
   readonly attach: string
   readonly detach: string
@@ -73,7 +74,8 @@ export const wordedDeclared = (wanted: readonly WantedDeclaration[], home: strin
     .filter((part) => part !== 'report')
     .map((part) => ({ key: 'library', make: () => temporary.library(part) })),
   ...wanted.map(({ declaration, label, writes }): Wording => {
-    const within = declaration.kind === 'name' ? { in: writes && qualified(writes.schema ?? home, writes.name) } : {}
+    const within =
+      declaration.kind === 'name' ? { in: writes && tableName({ ...writes, schema: writes.schema ?? home }) } : {}
     const declared = { ...shortDeclaration(declaration), guard: label, ...within }
     return { key: 'declaration', make: (name) => temporary.attach(name, declaration.kind, declared) }
   }),
@@ -142,30 +144,45 @@ export const trustedIn = <D extends Declared>(
   attachedTo(installed).filter((one): one is InstalledDeclaration<D> => {
     const { declaration, trusted } = one
     const protocol = kindOfDeclaration(declaration)?.protocol ?? 0
-    return trusted && declaration.kind === kind && otherProtocol({ protocol }, declaration, protocol) === undefined
+    return trusted && declaration.kind === kind && otherProtocol({ protocol }, declaration) === undefined
   })
 
-/** Returns the triggers of a table without those of declarations, which are planned by themselves. */
-export function withoutAttached<T extends InstalledTriggers>(installed: T): T {
-  const attached = attachedTo(installed)
-  const triggers = new Set(attached.flatMap((one) => one.triggers))
-  const functions = new Set(attached.flatMap((one) => one.functions))
-  return {
-    ...installed,
-    triggers: installed.triggers.filter((one) => !triggers.has(one)),
-    functions: installed.functions.filter((one) => !functions.has(one)),
-  }
-}
-
 /** The keys that describe the release or the names of objects, and no rule. */
-const UNCOMPARED: readonly string[] = ['protocol', 'serves', 'triggers', 'bodies', 'on', 'guard', 'kept', 'columns']
+export const UNCOMPARED: readonly string[] = [
+  'protocol',
+  'serves',
+  'triggers',
+  'bodies',
+  'on',
+  'guard',
+  'kept',
+  'columns',
+]
 
 /** Returns why this release cannot work with a declaration that is installed, as a clause, or undefined if it can. */
 export function declarationDifference(wanted: Declared, found: Declared): string | undefined {
-  const other = otherProtocol(wanted, found, wanted.protocol)
+  const other = otherProtocol(wanted, found)
   if (other !== undefined) return other
   return sameKeys(wanted, found, new Set(UNCOMPARED)) ? undefined : OTHER_DECLARATION
 }
+
+/** Whether two declarations are equal but for some keys. */
+export function sameKeys(wanted: object, found: object, without: ReadonlySet<string>): boolean {
+  const [one, other]: Readonly<Record<string, unknown>>[] = [{ ...wanted }, { ...found }]
+  const keys = [...Object.keys(wanted), ...Object.keys(found)].filter((key) => !without.has(key))
+  return keys.every((key) => JSON.stringify(one?.[key]) === JSON.stringify(other?.[key]))
+}
+
+/** Returns why a release of the wanted protocol cannot work with an installed one, as a clause. */
+const otherProtocol = (
+  { protocol: wanted }: Pick<Declared, 'protocol'>,
+  { protocol, serves = protocol }: Declared,
+): string | undefined =>
+  protocol < wanted || wanted < serves
+    ? `it has protocol ${protocol}, and this release works with ${wanted}`
+    : undefined
+
+export const OTHER_DECLARATION = 'it was made for another declaration'
 
 /**
  * Whether columns were renamed and other columns have their names now. Nobody knows whether the rows fit these others.
@@ -184,6 +201,12 @@ const namesOthers = ({ columns }: InstalledTrigger, declaration: Declared): bool
 export const isWhole = ({ declaration, triggers }: InstalledDeclaration): boolean =>
   (declaration.triggers ?? []).every((type) => triggers.some((one) => one.type === type)) &&
   triggers.every(({ enabled, unguarded }) => enabled && unguarded.length === 0)
+
+/** Whether the table that the triggers write to is missing. */
+export const lacksWritten = (
+  { writes }: Pick<WantedDeclaration, 'writes'>,
+  { homes }: Pick<InstalledTriggers, 'homes'>,
+): boolean => writes !== undefined && homes[tableName(writes)] === null
 
 /** The trigger that fires on these events. */
 const firing = (
@@ -230,7 +253,7 @@ export function attachedDrift(wanted: WantedDeclaration, state: InstalledTrigger
     ...[found, ...given]
       .flatMap(({ functions }) => functions)
       .flatMap((one) =>
-        different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one, []) : undefined), ofCode),
+        different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one) : undefined), ofCode),
       ),
     ...wanted.triggers
       .filter(({ type }) => !given.some((one) => firing(one, type)))
@@ -245,8 +268,50 @@ export function attachedDrift(wanted: WantedDeclaration, state: InstalledTrigger
 const objectOf = ({ declaration }: WantedDeclaration): Finding['object'] =>
   kindOfDeclaration(declaration)?.object ?? 'trigger'
 
-const isOf = ({ kind, name }: Declared, { declaration }: Pick<InstalledDeclaration, 'declaration'>): boolean =>
+/** Whether a declaration is that of a kind and name. */
+export const isOf = ({ kind, name }: Declared, { declaration }: Pick<InstalledDeclaration, 'declaration'>): boolean =>
   declaration.kind === kind && declaration.name === name
+
+/** Returns why a function cannot run as the owner of its table, as a clause. */
+function ownerDifference({ owned, definer }: Pick<InstalledFunction, 'owned' | 'definer'>): string | undefined {
+  if (!owned) return 'it does not belong to the owner of the table'
+  return definer ? undefined : 'it is not SECURITY DEFINER'
+}
+
+/** Returns how a function differs from every function that attach makes, except for its body, as a clause. */
+const formDifference = (found: InstalledFunction): string | undefined =>
+  firstOf({
+    'it is not SECURITY DEFINER': !found.definer,
+    'a role that does not own it may execute it': found.granted,
+    'it belongs to an extension': found.extension,
+    'it is not a plain function of plpgsql': found.form !== FORM,
+    'its settings differ': found.settings.join('\n') !== SETTINGS.join('\n'),
+  })
+
+/** The properties of every function: plpgsql, and the defaults volatile, not strict and parallel unsafe. */
+const FORM = 'plpgsql v f u'
+
+/** The settings of every function, in the order of their names. src/library/attach.sql explains them. */
+const SETTINGS = ['enable_seqscan=off', 'row_security=off', 'search_path=pg_catalog, pg_temp'] as const
+
+const firstOf = (differences: Readonly<Record<string, boolean>>): string | undefined =>
+  Object.entries(differences).find(([, differs]) => differs)?.[0]
+
+/** Returns how a table that attach makes differs from the wanted one, as a clause. */
+function tableDifference(wanted: KeptTable, { tables, columns = [] }: InstalledTriggers): string | undefined {
+  const found = tables.find(({ name }) => name === wanted.name)
+  if (!found) return 'it is gone, or does not belong to the owner of the table that it serves'
+  const typeOf = (name: string): string => columns.find((column) => column.name === name)?.declared ?? ''
+  const types = Object.entries(wanted.columns).map(([name, type]) => [
+    name,
+    typeof type === 'string' ? type : typeOf(type.like),
+  ])
+  return firstOf({
+    'it has other columns': columns.length > 0 && types.some(([name = '', type]) => found.columns[name] !== type),
+    'it has another primary key': JSON.stringify(found.primary) !== JSON.stringify(wanted.primary),
+    'its trigger is missing or disabled': !found.triggers.includes(wanted.trigger),
+  })
+}
 
 function codeDifference({ wanted, found, state }: Comparison): string | undefined {
   const { bodies, on } = found.declaration
@@ -278,7 +343,7 @@ function triggerDifference(
 ): string | undefined {
   if (found.runs.schema !== state.schema || runsAnother(one, found, wanted, all)) return 'it runs another function'
   if (found.conditional !== one.conditional) return 'it fires at another moment'
-  if (difference === undefined && namesOthers(found, wanted.declaration)) return NAMES_OTHERS
+  if (difference === undefined && namesOthers(found, wanted.declaration)) return 'it names other columns'
   return exact ? definitionDifference(one, found, state.written) : undefined
 }
 
@@ -316,99 +381,4 @@ function codeOf({ triggers, functions }: InstalledDeclaration): string {
   return createHash('sha256')
     .update(code.map(({ line }) => line).join(''))
     .digest('hex')
-}
-
-/** A table with the declarations that it should have and those that it has. */
-export interface DeclaredTable extends Pick<TextTable, 'schema' | 'table'> {
-  readonly declared: readonly WantedDeclaration[]
-  readonly installed: InstalledTriggers
-  /** Whether the table itself changes between the two parts of the plan. Names follow columns that are only renamed. */
-  readonly touched: boolean | 'renamed'
-}
-
-/**
- * Plans the declarations of a table. One that differs is detached before the table changes, because a trigger that names
- * a column blocks DROP COLUMN and ALTER TYPE, and is attached anew afterwards.
- */
-export function planDeclared({ declared, installed, touched, ...table }: DeclaredTable): {
-  readonly before: Change
-  readonly after: Change
-} {
-  const made = declared.filter(
-    (one) => touched || lacksWritten(one, installed) || attachedDrift(one, installed, true).length > 0,
-  )
-  const found = attachedTo(installed)
-  const replaced = made.filter(
-    (one) => isReplaceable(one, found) && (!touched || (touched === 'renamed' && one.declaration.kind === 'name')),
-  )
-  const standing = declared.filter((one) => !made.includes(one))
-  const isAmong = (wanted: readonly WantedDeclaration[], one: InstalledDeclaration): boolean =>
-    wanted.some(({ declaration }) => isOf(declaration, one))
-  const all = found.filter((one) => !isAmong(replaced, one) && (!one.trusted || !isAmong(standing, one)))
-  // What an untrusted role has put beside a declaration only loses its triggers.
-  const beside = all.filter((one) => isAmong(standing, one)).flatMap(({ triggers }) => triggers)
-  const gone = all.filter((one) => !isAmong(standing, one))
-  const firsts = gone.filter(({ declaration }, at) => gone.findIndex((one) => isOf(declaration, one)) === at)
-  // A declaration contains SQL. A revert makes only that of a role that could change the table as its owner can.
-  const again = (declaration: Declared): string[] => {
-    const trusted = found.find((one) => one.trusted && isOf(declaration, one))
-    if (trusted) return [attach(table, declaration.kind, shortDeclaration(trusted.declaration))]
-    return made.filter((one) => isOf(one.declaration, { declaration })).map((one) => one.attach)
-  }
-  const fresh = made.filter((one) => !replaced.includes(one))
-  const handed = new Map(
-    firsts.flatMap((one) => {
-      const heir = one.trusted ? heirOf(one, firsts, fresh) : undefined
-      const statements = heir?.handOver?.(one.declaration)
-      return heir && statements ? [[one, { heir, ...statements }]] : []
-    }),
-  )
-  const ofHeir = (wanted: WantedDeclaration): HandOver | undefined =>
-    [...handed.values()].find(({ heir }) => heir === wanted)
-  return {
-    before: {
-      up: [
-        ...beside.map(({ name }) => dropTrigger(tableName(table), name)),
-        ...firsts.map((one) => handed.get(one)?.up[0] ?? detach(table, one.declaration)),
-      ],
-      down: [
-        ...beside.map(({ definition }) => definition),
-        ...firsts.flatMap((one) => handed.get(one)?.down[1] ?? again(one.declaration)),
-        ...replaced.filter((one) => !lacksWritten(one, installed)).flatMap(({ declaration }) => again(declaration)),
-      ],
-    },
-    after: {
-      up: made.map((one) => ofHeir(one)?.up[1] ?? one.attach),
-      down: fresh.map((one) => ofHeir(one)?.down[0] ?? one.detach),
-    },
-  }
-}
-
-/** The wanted declaration that follows one that is gone: of the same name, or else the only one of its kind that is left. */
-function heirOf(
-  { declaration }: InstalledDeclaration,
-  gone: readonly InstalledDeclaration[],
-  fresh: readonly WantedDeclaration[],
-): WantedDeclaration | undefined {
-  const same = fresh.find((one) => isOf(one.declaration, { declaration }))
-  if (same) return same
-  const left = fresh.filter(
-    (one) => one.declaration.kind === declaration.kind && !gone.some((each) => isOf(one.declaration, each)),
-  )
-  const others = gone.filter(
-    (one) => one.declaration.kind === declaration.kind && !fresh.some((each) => isOf(each.declaration, one)),
-  )
-  return left.length === 1 && others.length === 1 ? left[0] : undefined
-}
-/** Whether the table that the triggers write to is missing. */
-export const lacksWritten = (
-  { writes }: Pick<WantedDeclaration, 'writes'>,
-  { homes }: Pick<InstalledTriggers, 'homes'>,
-): boolean => writes !== undefined && homes[qualified(writes.schema, writes.name)] === null
-
-/** Whether attach can replace what a table has of a declaration while the rows remain. Then readers do not wait. */
-function isReplaceable({ declaration }: WantedDeclaration, all: readonly InstalledDeclaration[]): boolean {
-  const found = all.filter((one) => isOf(declaration, one))
-  const without = new Set([...UNCOMPARED, ...(kindOfDeclaration(declaration)?.ofTriggers ?? [])])
-  return found.length > 0 && found.every((one) => sameKeys(declaration, one.declaration, without))
 }

@@ -6,7 +6,6 @@ import { type Guard, guardOf } from '../../src/triggers/guard'
 import { quote } from '../../src/sql/identifier'
 import { scopesTable } from '../../src/sql/numbers'
 import { numberOf, type WantedNumber } from '../../src/numbers/sql/declared'
-import type { TriggerSet } from '../../src/sql/trigger-set'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
 import { generate } from '../support/generated'
@@ -79,7 +78,7 @@ export async function renameForAWhile({ relation, table }: Subject, upheaval: Up
   })
 }
 
-const setsOf = ({ table }: Subject): (Guard | WantedNumber | TriggerSet)[] => [guardOf(table), numberOf(NUMBERED)]
+const wantedOn = ({ table }: Subject): (Guard | WantedNumber)[] => [guardOf(table), numberOf(NUMBERED)]
 
 /** Each table for itself, so that both kernels serve at once. */
 export async function changeRelease(subject: Subject, upheaval: Upheaval): Promise<void> {
@@ -88,13 +87,13 @@ export async function changeRelease(subject: Subject, upheaval: Upheaval): Promi
   await attempt(
     upheaval,
     release === 'next' ? 'later releases installed' : 'releases put back',
-    ...install(random.pick(setsOf(subject)), release),
+    ...install(random.pick(wantedOn(subject)), release),
   )
 }
 
 export async function restoreReleases(subjects: readonly Subject[], upheaval: Upheaval): Promise<void> {
-  for (const set of subjects.flatMap(setsOf)) {
-    while (!(await attempt(upheaval, 'releases put back', ...install(set, 'this'))));
+  for (const one of subjects.flatMap(wantedOn)) {
+    while (!(await attempt(upheaval, 'releases put back', ...install(one, 'this'))));
   }
 }
 

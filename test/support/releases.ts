@@ -1,4 +1,3 @@
-import type { TriggerSet } from '../../src/sql/trigger-set'
 import type { WantedNumber } from '../../src/numbers/sql/declared'
 import type { Guard } from '../../src/triggers/guard'
 
@@ -11,8 +10,5 @@ const ofNextRelease = (sql: string): string =>
     .replaceAll(/\n {2}RETURN (NEW|NULL);\nEND\n/g, '\n  PERFORM 2;\n  RETURN $1;\nEND\n')
 
 /** Puts what this release makes, or what the next one might, where the other is. The libraries are side by side. */
-export function install(one: Guard | WantedNumber | TriggerSet, release: 'this' | 'next'): string[] {
-  // attach replaces a guard.
-  const dropped = 'detach' in one ? [] : one.drop.filter((sql) => sql.startsWith('DROP TRIGGER'))
-  return [...dropped, ...one.create.map((sql) => (release === 'next' ? ofNextRelease(sql) : sql))]
-}
+export const install = ({ create }: Guard | WantedNumber, release: 'this' | 'next'): string[] =>
+  create.map((sql) => (release === 'next' ? ofNextRelease(sql) : sql))

@@ -59,7 +59,7 @@ export function namesOfHolder(holder: HolderTable, searchSchema?: string): Wante
       trigger(table, 'columns', 18, true),
     ],
     tables: [],
-    writes: { schema: of.schema, name: of.table },
+    writes: { schema: of.schema, table: of.table },
   })
 }
 

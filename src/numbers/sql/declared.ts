@@ -1,8 +1,13 @@
 import { attach, detach, ensureLibrary, fillNumbers } from '../../sql/library'
 import { type NumberTable, scopeKey, scopesName } from '../../sql/numbers'
 import { plainName } from '../../sql/identifier'
-import type { KeptTable } from '../../sql/trigger-set'
-import { type HandOver, type WantedDeclaration, wantedDeclaration, type WantedTrigger } from '../../triggers/attached'
+import {
+  type HandOver,
+  type KeptTable,
+  type WantedDeclaration,
+  wantedDeclaration,
+  type WantedTrigger,
+} from '../../triggers/attached'
 import { type NumberedDeclaration, shortDeclaration } from '../../triggers/kinds'
 
 /** A number, as its table should have it. */

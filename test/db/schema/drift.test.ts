@@ -81,7 +81,7 @@ const KEY = 'site, "urlHash", "urlHashNumber"'
 const ofIndex = (kind: Finding['kind']): Finding => ({ kind, object: 'index', name: 'page url' })
 const ofCheck = (kind: Finding['kind']): Finding => ({ kind, object: 'check', name: 'page url check' })
 const ofColumn = (kind: Finding['kind'], name: string): Finding => ({ kind, object: 'column', name })
-const ofProtocol = (protocol: number): string => `it has protocol ${protocol}, and this release works with 1 to 1`
+const ofProtocol = (protocol: number): string => `it has protocol ${protocol}, and this release works with 1`
 const ofGuard = (name = '', detail: string): Finding => ({ kind: 'different', object: 'guard', name, detail })
 const insertIs = (kind: Finding['kind']): Finding[] => [{ kind, object: 'guard', name: INSERT ?? '' }]
 

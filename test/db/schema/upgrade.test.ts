@@ -92,7 +92,7 @@ describe('the protocol of what is installed', () => {
     await protocol(3, 2)
     const refused = works(await start(), 'not served')
     await expect(refused).rejects.toThrow(SchemaDriftError)
-    await expect(refused).rejects.toThrow('it has protocol 3, and this release works with 1 to 1')
+    await expect(refused).rejects.toThrow('it has protocol 3, and this release works with 1')
   })
   test('another library, which a later one makes that serves this release, is no drift', async () => {
     const [set] = textsOfTable(before.getMetadata(Page)).map(({ table }) => guardOf(table))

@@ -1,15 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import {
-  dollarQuote,
-  fitName,
-  literal,
-  plainName,
-  qualified,
-  quote,
-  renameIn,
-  withoutComments,
-} from '../../../src/sql/identifier'
+import { dollarQuote, fitName, literal, plainName, qualified, quote, renameIn } from '../../../src/sql/identifier'
 
 const NAME_LIMIT_BYTES = 63
 
@@ -77,16 +68,6 @@ test('nothing in a body ends its dollar quotes', () => {
   expect(dollarQuote('BEGIN')).toBe('$guard$BEGIN$guard$')
   expect(dollarQuote('$guard$')).toBe('$guard_$$guard$$guard_$')
   expect(dollarQuote('$guard_$guard')).toBe('$guard__$$guard_$guard$guard__$')
-})
-
-test('comments and layout make no difference to what SQL is compared by, and what is quoted does', () => {
-  const plain = withoutComments('SELECT 1 FROM t')
-  expect(withoutComments('SELECT 1 -- one\n  FROM  t')).toBe(plain)
-  expect(withoutComments('/* one */ SELECT\n1 FROM /* two\n */ t -- three')).toBe(plain)
-  expect(withoutComments('SELECT 2 FROM t')).not.toBe(plain)
-  for (const quoted of ['"a --%"', `'a --%'`, '"a /*% */"', `'a /*% */'`]) {
-    expect(withoutComments(quoted.replace('%', 'b'))).not.toBe(withoutComments(quoted.replace('%', 'c')))
-  }
 })
 
 test('columns of an expression get their other names, in one pass, and texts stay', () => {
