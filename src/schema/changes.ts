@@ -84,7 +84,7 @@ export async function changeDeclarations(on: ChangingTable): Promise<Change[]> {
     const note = had.get(declaration)
     const before = note ? rows(note, declaration) : unnoted.get(declaration)?.before
     const isOthers =
-      note !== undefined && guardsOf(declaration.table).some((set) => servesNamesakes(set, note.installed))
+      note !== undefined && guardsOf(declaration.table).some((guard) => servesNamesakes(guard, note.installed))
     left.push(...(await change(on, declaration, before, isOthers)))
   }
   const kept = new Set(had.values())

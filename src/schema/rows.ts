@@ -347,7 +347,7 @@ async function forbidNulls(on: ChangingTable, declaration: Declaration): Promise
   return loosened.map((name) => ({ up: [], down: [raiseIfNulls({ rows, primary: primaryKey(on) }, name)] }))
 }
 
-/** The rules of rows in a declaration or in the note of a guard. */
+/** The rules of rows in a declaration, or in that of an installed guard. */
 type RowRules = Normalized & Pick<TextRows, 'scope' | 'nullable' | 'hash' | 'number' | 'chained' | 'deleted'>
 
 /** The differences between the rows that two declarations want. */

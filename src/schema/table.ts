@@ -54,7 +54,7 @@ export interface ChangingTable extends SchemaEntity {
 /** What a run of the schema builder does to the triggers of an entity's table. */
 export type TablePlan = SchemaEntity & TriggerPlan
 
-/** The former rules of the rows, from the note of the installed guard. */
+/** The former rules of the rows, from the declaration of the installed guard. */
 export interface RowsBefore extends Omit<TextRows, 'digest'> {
   readonly digestName: string
   /** undefined for the user's own digest that this program no longer has. */
