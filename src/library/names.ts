@@ -568,9 +568,12 @@ BEGIN
         (7, 'take_one', take_one), (8, 'names_of_gone', names_of_gone), (9, 'inherit', inherit), (10, 'follow', follow),
         (11, 'claim', claim)) AS s (nth, name, source) ORDER BY nth
     LOOP
+      -- A migration may be printed with other spaces.
+      one.source := regexp_replace(one.source, '[{][[:space:]]+', '{', 'g');
+      one.source := regexp_replace(one.source, '[[:space:]]+[}]', '}', 'g');
       one.source := replace(replace(one.source, '{rows}', rows), '{missing}', missing);
       one.source := replace(replace(one.source, '{held_by_t}', held_by_t), '{on_conflict}', on_conflict);
-      -- Every second piece is a word. A migration may be printed with other spaces.
+      -- Every second piece is a word.
       SELECT parts || jsonb_build_object(
           one.name, string_agg(CASE WHEN is_word THEN parts->>word ELSE piece END, '' ORDER BY nth),
           one.name || '*', format('concat(%s)', string_agg(CASE WHEN is_word AND word = 'table' THEN 'own'
