@@ -120,6 +120,9 @@ test(
   },
 )
 
-test('every block of README.md is run, but for the one that installs it', () => {
-  expect(unmarkedBlocks(document)).toEqual([expect.stringMatching(/^npm install .*\n$/)])
+test('every block of README.md is run, but for the ones that install it and clone the repository', () => {
+  expect(unmarkedBlocks(document)).toEqual([
+    expect.stringMatching(/^npm install .*\n$/),
+    expect.stringMatching(/^git clone .*\n.*npm ci && npm start\nnpm ci && npm test/),
+  ])
 })
