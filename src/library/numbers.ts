@@ -57,8 +57,6 @@ DECLARE
   body text;
   was text[];
 BEGIN
-  SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
-  SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
   SELECT e.key INTO wrong FROM jsonb_each(declared) AS e WHERE jsonb_typeof(e.value) IS DISTINCT FROM (types->>e.key)
     OR e.key = 'kind' AND e.value <> '"number"' OR e.key = 'start' AND e.value::text !~ '^[1-9][0-9]{0,17}$' LIMIT 1;
   IF wrong IS NOT NULL OR declared->>'name' IS NULL OR declared->>'index' IS NULL THEN
@@ -67,6 +65,8 @@ BEGIN
   END IF;
   -- The triggers lock the table like this. Nobody adds a row between the look at the rows and the triggers.
   EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', on_table);
+  SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
+  SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
   SELECT format_type(a.atttypid, NULL) INTO held FROM pg_attribute AS a
     WHERE a.attrelid = on_table AND a.attname = declaration->>'number';
   IF held IS NULL OR held NOT IN ('smallint', 'integer', 'bigint') THEN

@@ -3,6 +3,7 @@ import { numberOf } from '../../../src/numbers/sql/declared'
 import { plainName } from '../../../src/sql/identifier'
 import { createPart } from '../../../src/sql/library'
 import type { NumberTable } from '../../../src/sql/numbers'
+import { meet } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 import { createNumberedTable, numbersOf, numberTable } from '../../support/numbered-table'
@@ -64,6 +65,17 @@ test('two tables that exchange their names keep their own highest numbers', asyn
   await insert('remark', [1])
   expect(await numbersOf(client, comment)).toBe('1: 1 2 #2')
   expect(await numbersOf(client, remark)).toBe('1: 1 4 #2')
+})
+
+test('attach numbers its own table, though two tables exchange their names while it waits', async () => {
+  await createNumberedTable(client, comment)
+  await createNumberedTable(client, remark)
+  await client.query(`select unique_text_detach_number_v1('comment', 'number')`)
+  const [other, observer] = [await db.client(), await db.client()]
+  const names = `alter table comment rename to x; alter table remark rename to comment; alter table x rename to remark`
+  await meet({ other, observer }, names, () => client.query(numberOf(comment).attach))
+  await insert('remark', [1, 1])
+  expect((await client.query('select number from remark order by 1')).rows).toEqual([{ number: 1 }, { number: 2 }])
 })
 
 test('a declaration that another role has put into a trigger moves and drops nothing', async () => {
