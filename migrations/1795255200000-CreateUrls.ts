@@ -10,7 +10,8 @@ export class CreateUrls1795255200000 implements MigrationInterface {
 --
 -- Each trigger of ours has one argument, as jsonb. Triggers of a table with one kind and name belong together, whatever
 -- they are called. The argument of one of them, the main trigger, is the whole declaration. attach writes into it:
---   kind, name   'text', 'name' or 'number', and the property; the other triggers have nothing else
+--   kind, name   'text', 'name' or 'number', and the property
+--   as_of        of names, the transaction of the last attach; the other triggers have these three and nothing else
 --   protocol     the version of what the triggers do
 --   serves       the oldest protocol of a release that can work with them, if it is not the same
 --   on           the schema and the name of the table for which the code was made
@@ -128,7 +129,7 @@ $report$;
 COMMENT ON FUNCTION "unique_text_report_v1"() IS
   'typeorm-unique-text: shows each text, name and number that is attached, its declaration, and what is wrong with it.';
 `)
-    await queryRunner.query(`-- typeorm-unique-text: how functions and triggers are made and dropped, version 1. It serves texts.sql and numbers.sql.
+    await queryRunner.query(`-- typeorm-unique-text: how functions and triggers are made and dropped, version 1. It serves all kinds.
 --
 -- attach of a text is clean(create(code(declaration))), and detach is clean(drop(name)). A plan goes from each to the
 -- next. A function with RETURN finds the others once, when it is created: nobody can put another one before them later.
@@ -137,7 +138,7 @@ COMMENT ON FUNCTION "unique_text_report_v1"() IS
 CREATE FUNCTION "unique_text_create_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $create$
 -- Makes the functions and triggers of the plan, or replaces those that the table has of this kind and name:
---   declaration   what the main trigger gets as its argument; the others get kind and name
+--   declaration   what the main trigger gets as its argument; the others get kind, name and as_of
 --   guard, main   the first part of the names of triggers, and the pg_trigger.tgtype of the main one
 --   functions     each with name and body; one that is shared serves all declarations of an owner in a schema
 --   triggers      each with type, the end of its name, the number of the function that it runs, and when it fires
@@ -145,6 +146,8 @@ RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 DECLARE
   declaration CONSTANT jsonb := plan->'declaration';
   kind_and_name CONSTANT jsonb := jsonb_build_object('kind', declaration->'kind', 'name', declaration->'name');
+  short CONSTANT jsonb := kind_and_name || CASE WHEN declaration ? 'as_of'
+    THEN jsonb_build_object('as_of', declaration->'as_of') ELSE '{}' END;
   t pg_class;
   home name;
   argument jsonb;
@@ -239,7 +242,7 @@ BEGIN
     END IF;
     -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
     EXECUTE format('CREATE OR REPLACE TRIGGER %I %s EXECUTE FUNCTION %s(%L)', one.name, one.fires,
-      functions[one.runs]::regproc, CASE one.type WHEN (plan->'main')::integer THEN argument ELSE kind_and_name END);
+      functions[one.runs]::regproc, CASE one.type WHEN (plan->'main')::integer THEN argument ELSE short END);
     kept := kept || one.name::name;
   END LOOP;
   FOR one IN SELECT g.tgname FROM pg_trigger AS g WHERE g.oid = ANY (former) AND g.tgname <> ALL (kept) LOOP

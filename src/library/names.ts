@@ -13,12 +13,16 @@ export const NAMES_SQL = `-- typeorm-unique-text: unique names of rows of severa
 --   3. Each name in the state 'held' has a holder that has it.
 --
 -- attach and detach run as their caller. All triggers of a table run one function, as the owner of the table, which
--- finds only what pg_catalog has. Names know their table by its OID. attach replaces the words in braces.
+-- finds only what pg_catalog has. Names know their table by its OID.
+-- attach.sql makes and drops the function and triggers that this part describes.
 
-CREATE FUNCTION "unique_text_attach_name_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
-RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION "unique_text_name_code_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 -- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
-SET quote_all_identifiers = on AS $attach$
+SET quote_all_identifiers = on AS $code$
+-- Returns the function and triggers of names, for unique_text_create_v1, and for unique_text_name_once_v1:
+--   once   what the owner of the table runs after that
+-- In the code, words in braces are replaced.
 DECLARE
   -- The statements of the trigger function that read the table. A row t is read by key, because a trigger of the user
   -- may have changed it again. It is the newest one, because an old snapshot may show another one that is gone. The
@@ -146,6 +150,7 @@ DECLARE
 DECLARE
   -- The statements name the table. Once it was renamed, and in a shard, EXECUTE runs them with its present name.
   named CONSTANT boolean := TG_TABLE_SCHEMA = {schema} AND TG_TABLE_NAME = {relname};
+  as_of CONSTANT bytea := convert_to(format('"as_of": %s', TG_ARGV[0]::jsonb->'as_of'), 'UTF8');
   own text;
   holder regclass := TG_RELID;
   wrong text;
@@ -177,16 +182,16 @@ BEGIN
     END IF;
   END IF;
   -- A trigger that never fires keeps the columns, in their order and with their present names. A snapshot that does not
-  -- show the trigger of this function does not show all names, either.
+  -- show the triggers as of the last attach does not show all names, either.
   SELECT CASE WHEN k.relkind <> 'r' OR NOT pg_has_role(k.relowner, current_user, 'MEMBER')
       THEN 'the owner of the table of names may not act as the owner of its holders'
       WHEN holder IS NULL THEN 'the triggers of names are on another table than their own'
       WHEN {columns_are} THEN '' ELSE 'the triggers of names name another column than their own' END
     INTO wrong FROM pg_class AS k CROSS JOIN pg_trigger AS kept WHERE k.oid = {names_oid}
-      AND kept.tgrelid = TG_RELID AND kept.tgtype = 18 AND kept.tgfoid = {function};
+      AND kept.tgrelid = TG_RELID AND kept.tgtype = 18 AND position(as_of IN kept.tgargs) > 0;
   IF wrong IS NULL THEN
     IF NOT EXISTS (SELECT FROM pg_trigger AS fired
-        WHERE fired.tgrelid = TG_RELID AND fired.tgname = TG_NAME AND fired.tgfoid = {function}) THEN
+        WHERE fired.tgrelid = TG_RELID AND fired.tgname = TG_NAME AND position(as_of IN fired.tgargs) > 0) THEN
       RAISE EXCEPTION USING ERRCODE = '40001', SCHEMA = TG_TABLE_SCHEMA, TABLE = {relname},
         MESSAGE = 'the triggers of names are newer than the snapshot of the transaction';
     END IF;
@@ -430,15 +435,8 @@ $refuse$;
   -- What EXECUTE has in place of the variables.
   by_execute jsonb;
   base text;
-  function text;
-  claims text;
-  argument jsonb;
-  -- What the table has from an attach before, of this version or another one.
-  former oid[];
-  former_functions oid[];
   former_columns text[];
   present_columns text[];
-  kept name[] := '{}';
   one record;
 BEGIN
   -- The triggers lock the table like this. Locked first, it shows its owner, and what another attach has committed.
@@ -446,15 +444,12 @@ BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
   is_trial := t.relpersistence = 't';
-  function := coalesce(declared->>'in', CASE WHEN protects THEN quote_ident(t.relname) ELSE 'names' END);
-  kept_in := to_regclass(concat(CASE cardinality(parse_ident(function)) WHEN 1 THEN format('%I.', home) END, function));
+  base := coalesce(declared->>'in', CASE WHEN protects THEN quote_ident(t.relname) ELSE 'names' END);
+  kept_in := to_regclass(concat(CASE cardinality(parse_ident(base)) WHEN 1 THEN format('%I.', home) END, base));
   SELECT c.relowner INTO kept_owner FROM pg_class AS c WHERE c.oid = kept_in AND c.relkind = 'r';
   IF t.relkind <> 'r' OR kept_owner IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '42809',
-      MESSAGE = format('%s is no ordinary table, or the table of names %s is none', on_table, function);
-  ELSIF NOT pg_has_role(t.relowner, 'USAGE') THEN
-    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', on_table),
-      HINT = format('SET ROLE %s;', t.relowner::regrole);
+      MESSAGE = format('%s is no ordinary table, or the table of names %s is none', on_table, base);
   ELSIF NOT is_trial AND NOT pg_has_role(kept_owner, t.relowner, 'MEMBER') THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = format('the owner of %s may not act as the owner of %s', kept_in, on_table),
@@ -466,29 +461,21 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has names, each with a column and a namespace',
       HINT = '{"names": [{"column": "handle", "namespace": "handle", "former": "redirect", "for": "1 year"}]}';
   END IF;
-  former := ARRAY(SELECT g.oid FROM pg_trigger AS g WHERE g.tgrelid = on_table
-    AND strpos(encode(g.tgargs, 'escape'), '"kind": "name", ') > 0);
-  former_functions := ARRAY(SELECT DISTINCT g.tgfoid FROM pg_trigger AS g WHERE g.oid = ANY (former));
   base := coalesce(declared->>'guard', format('unique_name_%s', t.relname));
   IF octet_length(base) > 50 THEN
     base := concat('unique_name_', md5(base));
   END IF;
-  -- Another function, so that an old snapshot does not take former triggers for the present ones.
-  SELECT format('%I.%I()', home, f.name) INTO function FROM generate_series(1, 1000) AS n
-      CROSS JOIN concat(base, '_' || nullif(n, 1)) AS f (name)
-    WHERE NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.pronamespace = t.relnamespace AND p.proname = f.name)
-    ORDER BY n LIMIT 1;
-  claims := format('%I.%I()', home, concat('unique_name_', md5(on_table::oid::text)));
 
   IF NOT protects THEN
     -- The columns of the former declaration, and what they are called now. With was, a migration has detached it.
     SELECT ARRAY(SELECT jsonb_array_elements_text(f.declaration->'columns')), ARRAY(
         SELECT a.attname FROM unnest(kept.tgattr) WITH ORDINALITY AS c (attnum, position)
           JOIN pg_attribute AS a ON a.attrelid = on_table AND a.attnum = c.attnum ORDER BY c.position)
-      INTO former_columns, present_columns FROM pg_trigger AS main JOIN pg_trigger AS kept USING (tgrelid, tgfoid)
+      INTO former_columns, present_columns FROM pg_trigger AS kept JOIN pg_trigger AS main USING (tgrelid, tgfoid)
         CROSS JOIN CAST(convert_from(substring(main.tgargs FROM 1 FOR octet_length(main.tgargs) - 1), 'UTF8') AS jsonb)
           AS f (declaration)
-      WHERE main.oid = ANY (former) AND main.tgtype = 32 AND kept.oid = ANY (former) AND kept.tgtype = 18;
+      WHERE tgrelid = on_table AND kept.tgtype = 18 AND main.tgtype = 32
+        AND position('"kind": "name", "name": "names"' IN main.tgargs) > 0;
     IF NOT FOUND THEN
       SELECT array_agg(w.value), array_agg(w.key) INTO former_columns, present_columns
         FROM jsonb_each_text(declared->'was') AS w;
@@ -526,7 +513,7 @@ BEGIN
         'table', format('ONLY %s', on_table), 'table_text', quote_literal(format('ONLY %s', on_table)),
         'holder_text', format('%L::regclass', on_table), 'schema', quote_literal(home),
         'relname', quote_literal(t.relname), 'oid', on_table::oid::text, 'local', local::text,
-        'function', format('%L::regprocedure', function), 'holder', 'holder', 'other_key', other_key,
+        'holder', 'holder', 'other_key', other_key,
         'columns', (SELECT string_agg('t.' || quote_ident(c), ', ') FROM unnest(columns) AS c),
         'columns_are', (SELECT string_agg(format(
             '(pg_identify_object_as_address(''pg_class''::regclass, TG_RELID, kept.tgattr[%s])).object_names[3] = %L',
@@ -584,107 +571,82 @@ BEGIN
     END LOOP;
   END IF;
 
-  -- Nobody else may put the function on a table, whatever default privileges grant.
-  EXECUTE format('CREATE FUNCTION %s RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET row_security = off AS %L',
-    function, CASE WHEN protects THEN refuse ELSE parts->>'follow' END);
-  FOR one IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role
-      FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-      WHERE p.oid = function::regprocedure AND a.grantee <> p.proowner LOOP
-    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', function, one.role);
-  END LOOP;
-  EXECUTE format('ALTER FUNCTION %s OWNER TO %s', function, t.relowner::regrole);
-  EXECUTE format('COMMENT ON FUNCTION %s IS %L', function,
-    'typeorm-unique-text: unique_text_detach_name_v1 removes it with the last trigger that runs it.');
-
-  -- The triggers. That of TRUNCATE has the declaration. AFTER triggers, so that BEFORE triggers of the user have run.
-  SELECT (declared - 'was') || jsonb_build_object('kind', 'name', 'protocol', 1,
-      'name', CASE WHEN protects THEN 'direct' ELSE 'names' END,
-      'in', CASE k.relnamespace WHEN t.relnamespace THEN quote_ident(k.relname) ELSE kept_in::text END,
-      'kept', kept_in::text, 'key', coalesce(key_columns, '{}'), 'columns', coalesce(columns, '{}'),
-      'on', ARRAY[home, t.relname], 'triggers', types, 'bodies', encode(sha256(convert_to((
-        SELECT string_agg(concat(y, ' ', p.prosrc), '' ORDER BY y) FROM unnest(types) AS y), 'UTF8')), 'hex'))
-    INTO argument FROM pg_class AS k, pg_proc AS p, CAST(CASE WHEN protects THEN '{31,32}' ELSE '{4,8,17,18,32}' END
-      AS integer[]) AS types WHERE k.oid = kept_in AND p.oid = function::regprocedure;
-  FOR one IN SELECT * FROM (VALUES
-      (protects, 'write', 'BEFORE INSERT OR UPDATE OR DELETE', 'FOR EACH ROW WHEN (pg_trigger_depth() = 0)'),
-      (true, 'truncate', 'AFTER TRUNCATE', 'FOR EACH STATEMENT'),
-      (NOT protects, 'insert', 'AFTER INSERT', 'REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT'),
-      (NOT protects, 'update', 'AFTER UPDATE', format('REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-        FOR EACH ROW WHEN (%s OR %s)', other_names, other_key)),
-      (NOT protects, 'delete', 'AFTER DELETE', 'REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT'),
-      (NOT protects, 'columns', concat('BEFORE UPDATE OF ', (
-        SELECT string_agg(quote_ident(c), ', ') FROM unnest(columns) AS c)),
-        'FOR EACH STATEMENT WHEN (false)')) AS v (wanted, suffix, fires, level) WHERE v.wanted
-  LOOP
-    -- To replace a trigger waits for writers, but not for readers, as DROP TRIGGER does.
-    EXECUTE format('CREATE OR REPLACE TRIGGER %I %s ON %s %s EXECUTE FUNCTION %s(%L)', concat(base, '_', one.suffix),
-      one.fires, on_table, one.level, left(function, -2), CASE one.suffix WHEN 'truncate' THEN argument
-        ELSE jsonb_build_object('kind', 'name', 'name', argument->'name') END);
-  END LOOP;
-  FOR one IN SELECT g.tgname FROM pg_trigger AS g
-      WHERE g.oid = ANY (former) AND g.tgfoid <> function::regprocedure LOOP
-    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-  END LOOP;
-  -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
-  FOR one IN SELECT p.oid FROM pg_proc AS p WHERE p.oid = ANY (former_functions) AND p.proowner = t.relowner
-      AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = p.oid)
-      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-        AND d.deptype = 'e') LOOP
-    EXECUTE format('DROP FUNCTION %s', one.oid::regprocedure);
-  END LOOP;
-  -- claim runs as the owner of the table, because the table of names has triggers, and from a trigger, because only a
-  -- trigger may write held names.
-  IF NOT protects AND NOT is_trial THEN
-    EXECUTE format('CREATE FUNCTION %1$s RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-      SET search_path = pg_catalog, pg_temp SET row_security = off AS %2$L', claims, parts->>'claim');
-    EXECUTE format('ALTER FUNCTION %1$s OWNER TO %3$s; CREATE TABLE %2$s (); CREATE TRIGGER once AFTER DELETE ON %2$s
-      EXECUTE FUNCTION %1$s; DELETE FROM %2$s; DROP TABLE %2$s; DROP FUNCTION %1$s', claims, left(claims, -2),
-      t.relowner::regrole);
-  END IF;
+  -- The trigger of TRUNCATE has the declaration. AFTER triggers, so that BEFORE triggers of the user have run.
+  RETURN jsonb_build_object(
+    'declaration', (declared - 'was') || jsonb_build_object('kind', 'name', 'protocol', 1,
+      'name', CASE WHEN protects THEN 'direct' ELSE 'names' END, 'as_of', pg_current_xact_id()::text,
+      'in', (SELECT CASE k.relnamespace WHEN t.relnamespace THEN quote_ident(k.relname) ELSE kept_in::text END
+        FROM pg_class AS k WHERE k.oid = kept_in),
+      'kept', kept_in::text, 'key', coalesce(key_columns, '{}'), 'columns', coalesce(columns, '{}')),
+    'guard', base, 'main', 32, 'functions', jsonb_build_array(jsonb_build_object(
+      'name', base, 'body', CASE WHEN protects THEN refuse ELSE parts->>'follow' END)),
+    'triggers', (SELECT jsonb_agg(v) FROM (VALUES
+      (protects, 31, '_write', 1, format('BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW
+        WHEN (pg_trigger_depth() = 0)', on_table)),
+      (true, 32, '_truncate', 1, format('AFTER TRUNCATE ON %s FOR EACH STATEMENT', on_table)),
+      (NOT protects, 4, '_insert', 1, format('AFTER INSERT ON %s REFERENCING NEW TABLE AS new_rows
+        FOR EACH STATEMENT', on_table)),
+      (NOT protects, 17, '_update', 1, format('AFTER UPDATE ON %s REFERENCING OLD TABLE AS old_rows
+        NEW TABLE AS new_rows FOR EACH ROW WHEN (%s OR %s)', on_table, other_names, other_key)),
+      (NOT protects, 8, '_delete', 1, format('AFTER DELETE ON %s REFERENCING OLD TABLE AS old_rows
+        FOR EACH STATEMENT', on_table)),
+      (NOT protects, 18, '_columns', 1, format('BEFORE UPDATE OF %s ON %s FOR EACH STATEMENT WHEN (false)', (
+        SELECT string_agg(quote_ident(c), ', ') FROM unnest(columns) AS c), on_table))
+    ) AS v (wanted, type, suffix, runs, fires) WHERE v.wanted),
+    'once', CASE WHEN NOT is_trial THEN parts->>'claim' END);
 END
-$attach$;
+$code$;
+COMMENT ON FUNCTION "unique_text_name_code_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: the function and triggers that unique_text_attach_name_v1 makes.';
+
+CREATE FUNCTION "unique_text_name_once_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $once$
+-- Runs once of the plan as the owner of the table, because the table of names has triggers, and in a trigger, because
+-- only a trigger may write held names. Nobody else can rename the schema of temporary tables, or create anything there.
+BEGIN
+  IF plan->>'once' IS NOT NULL THEN
+    EXECUTE format('CREATE FUNCTION pg_temp.unique_name_once() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+      SET search_path = pg_catalog, pg_temp SET row_security = off AS %L', plan->>'once');
+    EXECUTE format('ALTER FUNCTION pg_temp.unique_name_once() OWNER TO %s', (
+      SELECT c.relowner::regrole FROM pg_class AS c WHERE c.oid = on_table));
+    CREATE TEMPORARY TABLE unique_name_once ();
+    CREATE TRIGGER once AFTER DELETE ON pg_temp.unique_name_once EXECUTE FUNCTION pg_temp.unique_name_once();
+    DELETE FROM pg_temp.unique_name_once;
+    DROP TABLE pg_temp.unique_name_once;
+    DROP FUNCTION pg_temp.unique_name_once();
+  END IF;
+  RETURN plan;
+END
+$once$;
+COMMENT ON FUNCTION "unique_text_name_once_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: writes names as the owner of a table of holders.';
+
+CREATE FUNCTION "unique_text_attach_name_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
+RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp
+RETURN "unique_text_clean_v1"(on_table, "unique_text_name_once_v1"(on_table,
+  "unique_text_create_v1"(on_table, "unique_text_name_code_v1"(on_table, declared))));
 COMMENT ON FUNCTION "unique_text_attach_name_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
   'typeorm-unique-text: makes rows of a table hold names by triggers. unique_text_detach_name_v1 removes them.';
 
+CREATE FUNCTION "unique_text_name_release_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb,
+  released_from pg_catalog.regclass)
+RETURNS pg_catalog.jsonb LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $release$
+-- Adds to the plan that the names of the rows are deleted, unless the table of names belongs to another role.
+SELECT plan || jsonb_build_object('once', (SELECT format('BEGIN DELETE FROM %s AS n WHERE n.holder = %L::regclass;
+    RETURN NULL; END', released_from, on_table)
+  FROM pg_class AS k JOIN pg_class AS t ON t.oid = on_table
+  WHERE k.oid = released_from AND k.relkind = 'r' AND pg_has_role(k.relowner, t.relowner, 'MEMBER')))
+$release$;
+COMMENT ON FUNCTION "unique_text_name_release_v1"(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.regclass) IS
+  'typeorm-unique-text: how the names of a table are deleted.';
+
+-- Names of the table remain for another attach, but are deleted from the table that is given in addition. The property
+-- is 'names', or 'direct' for the table of names. Returns whether there were any triggers.
 CREATE FUNCTION "unique_text_detach_name_v1"(on_table pg_catalog.regclass, property pg_catalog.text,
   released_from pg_catalog.regclass DEFAULT NULL)
-RETURNS pg_catalog.bool LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $detach$
--- Drops the triggers of names of a table, and their function. The property is 'names', or 'direct' for the table of
--- names. Names of the table remain for another attach, but are deleted from the table that is given in addition.
--- Returns whether there were any triggers.
-DECLARE
-  t pg_class;
-  one record;
-  function text;
-  found_any boolean := false;
-BEGIN
-  SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
-  FOR one IN SELECT g.tgname, p.oid AS function, p.proowner = t.relowner AND NOT EXISTS (SELECT FROM pg_depend AS d
-        WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e') AS ours
-    FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid WHERE g.tgrelid = on_table
-      AND strpos(encode(g.tgargs, 'escape'), format('"kind": "name", "name": %s', to_jsonb(property))) > 0
-  LOOP
-    found_any := true;
-    EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
-    -- The owner of the table may have put a public function of another role into a trigger. It is not ours.
-    IF one.ours AND NOT EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgfoid = one.function) THEN
-      EXECUTE format('DROP FUNCTION %s', one.function::regprocedure);
-    END IF;
-  END LOOP;
-  IF EXISTS (SELECT FROM pg_class AS k WHERE k.oid = released_from AND k.relkind = 'r'
-      AND pg_has_role(k.relowner, t.relowner, 'MEMBER')) THEN
-    -- As the owner of the table, and from a trigger, as attach claims names.
-    function := format('%s.%I', t.relnamespace::regnamespace, concat('unique_name_', md5(on_table::oid::text)));
-    EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-      SET search_path = pg_catalog, pg_temp SET row_security = off AS %L', function,
-      format('BEGIN DELETE FROM %s AS n WHERE n.holder = %L::regclass; RETURN NULL; END', released_from, on_table));
-    EXECUTE format('ALTER FUNCTION %1$s() OWNER TO %2$s; CREATE TABLE %1$s (); CREATE TRIGGER once AFTER DELETE ON %1$s
-      EXECUTE FUNCTION %1$s(); DELETE FROM %1$s; DROP TABLE %1$s; DROP FUNCTION %1$s()', function, t.relowner::regrole);
-  END IF;
-  RETURN found_any;
-END
-$detach$;
+RETURNS pg_catalog.bool LANGUAGE sql SET search_path = pg_catalog, pg_temp
+RETURN "unique_text_clean_v1"(on_table, "unique_text_name_once_v1"(on_table, "unique_text_name_release_v1"(on_table,
+  "unique_text_drop_v1"(on_table, 'name'::pg_catalog.text, property), released_from)));
 COMMENT ON FUNCTION "unique_text_detach_name_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.regclass) IS
   'typeorm-unique-text: removes what unique_text_attach_name_v1 made for a table. Its columns remain.';
 `

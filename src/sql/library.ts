@@ -35,7 +35,10 @@ const PARTS: Readonly<
   names: {
     sql: NAMES_SQL,
     functions: [
+      'unique_text_name_code_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_name_once_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_attach_name_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_name_release_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.regclass)',
       'unique_text_detach_name_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.regclass)',
     ],
   },
@@ -116,10 +119,11 @@ END
 
 /** The parts that these need, in the order of their creation. */
 export function neededFor(parts: readonly LibraryPart[]): LibraryPart[] {
+  const makesTriggers = parts.some((one) => Object.values(CALLS).some(({ part }) => part === one))
   const needed: readonly LibraryPart[] = [
     ...parts,
     ...(parts.length > 0 ? (['report'] as const) : []),
-    ...(parts.some((one) => one === 'texts' || one === 'numbers') ? (['attach'] as const) : []),
+    ...(makesTriggers ? (['attach'] as const) : []),
   ]
   return (Object.keys(PARTS) as LibraryPart[]).filter((one) => needed.includes(one))
 }

@@ -4,7 +4,7 @@ import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../
 import { attach, detach, neededFor, partOf, temporary } from '../sql/library'
 import { tableName, type TextTable } from '../sql/text-table'
 import { type Wording, wordsOf } from '../sql/written'
-import { columnsOf, type Declared, kindOfDeclaration, shortDeclaration, wholeDeclaration } from './kinds'
+import { columnsOf, type Declared, kindOfDeclaration, MADE, shortDeclaration, wholeDeclaration } from './kinds'
 
 /** A table. Without a schema, `search_path` decides. */
 type TableName = Pick<TextTable, 'schema' | 'table'>
@@ -148,16 +148,7 @@ export const trustedIn = <D extends Declared>(
   })
 
 /** The keys that describe the release or the names of objects, and no rule. */
-export const UNCOMPARED: readonly string[] = [
-  'protocol',
-  'serves',
-  'triggers',
-  'bodies',
-  'on',
-  'guard',
-  'kept',
-  'columns',
-]
+export const UNCOMPARED: readonly string[] = [...MADE, 'guard']
 
 /** Returns why this release cannot work with a declaration that is installed, as a clause, or undefined if it can. */
 export function declarationDifference(wanted: Declared, found: Declared): string | undefined {

@@ -193,7 +193,7 @@ export function wholeDeclaration<D extends Declared>(given: Pick<D, 'kind' | 'na
 }
 
 /** The keys that attach adds. */
-const MADE: ReadonlySet<string> = new Set(['kind', 'protocol', 'serves', 'triggers', 'bodies', 'on', 'kept', 'columns'])
+export const MADE: readonly string[] = ['protocol', 'serves', 'triggers', 'bodies', 'on', 'kept', 'columns', 'as_of']
 
 /** Leaves out what `wholeDeclaration` fills in, and what attach adds. */
 export function shortDeclaration(all: Declared): object {
@@ -201,7 +201,9 @@ export function shortDeclaration(all: Declared): object {
   const filled: Readonly<Record<string, unknown>> = { ...kindOfDeclaration(all)?.defaults(all) }
   return Object.fromEntries(
     Object.entries(all).filter(
-      ([key, value]) => required.has(key) || (!MADE.has(key) && JSON.stringify(value) !== JSON.stringify(filled[key])),
+      ([key, value]) =>
+        required.has(key) ||
+        (![...MADE, 'kind'].includes(key) && JSON.stringify(value) !== JSON.stringify(filled[key])),
     ),
   )
 }

@@ -80,7 +80,7 @@ const refusal = async (work: Promise<unknown>): Promise<string> => {
   )
   expect(String(error)).toMatch(/rows hold, or have held, one name: \d+\. The DETAIL has the keys of ten\./)
   return (error as { readonly driverError: { readonly detail: string } }).driverError.detail.replaceAll(
-    /"public"\.|"/g,
+    /public\.|"/g,
     '',
   )
 }

@@ -45,7 +45,7 @@ const onUsers = on('users')
 
 const without = (event: string, finder: Finder): NameMutation =>
   mutation(`no trigger after ${event}`, finder, [
-    new RegExp(`('AFTER ${event.toUpperCase()}', '[^']*FOR EACH STATEMENT)'`),
+    new RegExp(`(AFTER ${event.toUpperCase()} ON %s[^']*FOR EACH STATEMENT)'`),
     `$1 WHEN (false)'`,
   ])
 

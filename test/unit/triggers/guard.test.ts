@@ -72,7 +72,7 @@ test('a simple text is attached and detached by one short statement each', () =>
   expect(detach).toBe(`SELECT "unique_text_detach_v1"('"page"'::pg_catalog.regclass, 'url'::pg_catalog.text)`)
 })
 
-describe.each(['report', 'attach', 'texts', 'numbers', 'urls'] as const)('the library, %s,', (part) => {
+describe.each(['report', 'attach', 'texts', 'names', 'numbers', 'urls'] as const)('the library, %s,', (part) => {
   beforeAll(loadModule)
   const sql = readFileSync(`src/library/${part}.sql`, 'utf8')
 
