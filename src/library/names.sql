@@ -124,17 +124,20 @@ DECLARE
           AND (n.until <= statement_timestamp() OR n.holder = {holder} AND n.holder_key = $6)
         OR n.state = 'held' AND n.holder = {holder} AND NOT EXISTS (SELECT FROM {table} AS t {names_of_t}
           WHERE {t_is_n} AND v.property = n.holder_column AND v.text = n.text COLLATE "C" OFFSET 0))$sql$;
-  -- DELETE: the names of the rows, former ones too. A trigger of the user may have put a row back, and a row of a child
-  -- by INHERITS may have its key.
-  names_of_gone CONSTANT text := $sql$
-    SELECT array_agg(n.id), array_agg(n.key) FROM (
+  -- DELETE: deletes the names of the rows, former ones too, in the order in which every statement locks names. A trigger
+  -- of the user may have put a row back, and a row of a child by INHERITS may have its key. A former name that has ended
+  -- may have another holder by the time it is locked.
+  delete_all CONSTANT text := $sql$
+    DELETE FROM {names} AS n WHERE n.id = ANY (ARRAY(SELECT locked.id FROM (
       SELECT n.* FROM old_rows AS r CROSS JOIN LATERAL (
           SELECT n.id, n.holder_key AS key, n.namespace, n.text_hash AS hash FROM {names} AS n
             WHERE n.holder_key = {key_of_r} AND n.holder = {holder} AND NOT EXISTS (
               SELECT FROM {table} AS t {names_of_t} WHERE {t_is_r} AND v.property = n.holder_column
                 AND (n.state <> 'held' OR v.text = n.text COLLATE "C") OFFSET 0)
             OFFSET 0) AS n
-        ORDER BY n.namespace, n.hash) AS n$sql$;
+        ORDER BY n.namespace, n.hash) AS gone
+      CROSS JOIN LATERAL (SELECT n.id FROM {names} AS n
+        WHERE n.id = gone.id AND n.holder = {holder} AND n.holder_key = gone.key FOR NO KEY UPDATE) AS locked))$sql$;
   -- Citus makes another table when it takes one or gives it back. By rule 2, the name of a row is recorded as held by
   -- this row. If the table in that record no longer exists, it was this one, and all of its names are ours.
   inherit CONSTANT text := $sql$
@@ -157,8 +160,6 @@ DECLARE
   done bigint;
   freed bigint[];
   taken bigint[];
-  gone bigint[];
-  keys jsonb[];
   refused jsonb[];
   refusal jsonb;
   moves boolean := false;
@@ -213,18 +214,10 @@ BEGIN
     DELETE FROM {names} AS n WHERE n.holder = holder;
     RETURN NULL;
   ELSIF TG_OP = 'DELETE' THEN
-    IF named THEN{names_of_gone} INTO gone, keys;
+    IF named THEN{delete_all};
     ELSE
-      EXECUTE {names_of_gone*} INTO gone, keys USING holder;
+      EXECUTE {delete_all*} USING holder;
     END IF;
-    IF cardinality(gone) > 1 THEN
-      -- In the order in which every statement locks names. A former name that has ended may have another holder by now.
-      gone := ARRAY(SELECT n.id FROM unnest(gone, keys) AS u (id, key) CROSS JOIN LATERAL (
-          SELECT n.id FROM {names} AS n WHERE n.id = u.id AND n.holder = holder AND n.holder_key = u.key
-            FOR NO KEY UPDATE) AS n);
-    END IF;
-    DELETE FROM {names} AS n WHERE n.id = ANY (gone)
-      AND (cardinality(keys) > 1 OR n.holder = holder AND n.holder_key = keys[1]);
     RETURN NULL;
   ELSIF TG_OP = 'INSERT' THEN
     IF named THEN{insert_all};
@@ -535,12 +528,14 @@ BEGIN
         'index', (SELECT quote_literal(c.relname) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
           WHERE i.indrelid = kept_in AND i.indisunique AND i.indisvalid AND 'text_hash' = ANY (ARRAY(
             SELECT a.attname FROM pg_attribute AS a WHERE a.attrelid = kept_in AND a.attnum = ANY (i.indkey)))),
-        -- What happens to a name that is given up: a statement for each policy.
+        -- What happens to a name that is given up: a statement for each policy. By a subquery, the length of the array
+        -- is unknown to the planner. Otherwise Postgres would make a plan each time.
         'release_freed', (SELECT string_agg(format(CASE p.state WHEN 'free' THEN '
-          DELETE FROM %1$s AS n WHERE n.id = ANY (freed) AND n.holder_column = ANY (%2$L);' ELSE '
+          DELETE FROM %1$s AS n WHERE n.id = ANY ((SELECT freed)::bigint[]) AND n.holder_column = ANY (%2$L);' ELSE '
           UPDATE %1$s AS n SET state = %3$L, since = statement_timestamp(),
             until = statement_timestamp() + %4$L::interval
-            WHERE n.id = ANY (freed) AND n.holder_column = ANY (%2$L);' END, kept_in, p.columns, p.state, p.time), '')
+            WHERE n.id = ANY ((SELECT freed)::bigint[]) AND n.holder_column = ANY (%2$L);' END,
+            kept_in, p.columns, p.state, p.time), '')
           FROM (SELECT coalesce(p->>'former', 'free') AS state, p->>'for' AS time, array_agg(p->>'column') AS columns
             FROM jsonb_array_elements(declared->'names') AS p GROUP BY 1, 2 ORDER BY 1, 2) AS p))
       INTO parts FROM jsonb_array_elements(declared->'names') AS n;
@@ -551,7 +546,7 @@ BEGIN
     -- Each statement in two forms: as it is, and as an argument of EXECUTE.
     FOR one IN SELECT * FROM (VALUES (1, 'insert_all', insert_all), (2, 'difference', difference),
         (3, 'left_behind', left_behind), (4, 'move', move), (5, 'change_all', change_all), (6, 'not_held', not_held),
-        (7, 'take_one', take_one), (8, 'names_of_gone', names_of_gone), (9, 'inherit', inherit), (10, 'follow', follow),
+        (7, 'take_one', take_one), (8, 'delete_all', delete_all), (9, 'inherit', inherit), (10, 'follow', follow),
         (11, 'claim', claim)) AS s (nth, name, source) ORDER BY nth
     LOOP
       -- A migration may be printed with other spaces.

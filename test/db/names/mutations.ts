@@ -96,7 +96,7 @@ export const nameMutations: readonly NameMutation[] = [
   mutation(
     'a delete locks in the order of its rows',
     'a bulk delete against one that takes its names, in opposite order',
-    ['IF cardinality(gone) > 1', 'IF false'],
+    ['ORDER BY n.namespace, n.hash) AS gone', ') AS gone'],
   ),
   mutation('what the pass did not take is not looked at', 'a taken name is refused', [
     'IF done < given THEN',
@@ -125,11 +125,6 @@ export const nameMutations: readonly NameMutation[] = [
     'names that go along with keys are locked in the order of the rows',
     'keys that change lock all names in one order, and not row by row',
     ['ORDER BY n.namespace, n.text_hash FOR', 'FOR'],
-  ),
-  mutation(
-    'a delete takes the one name that another row has by now',
-    'a delete of a row with one former name, which has ended, against one that takes it',
-    ['OR n.holder = holder AND n.holder_key = keys[1]', 'OR true'],
   ),
   mutation('a name that its row has no more is not taken', 'rows exchange their names', [
     "OR n.state = 'held' AND n.holder",
@@ -175,7 +170,7 @@ export const nameMutations: readonly NameMutation[] = [
   mutation(
     'a delete takes what another row has by now',
     'a delete against one that takes a former name which has ended',
-    [/n\.holder = holder AND n\.holder_key = (?:u\.key|keys\[1\])/g, 'true'],
+    ['n.id = gone.id AND n.holder = {holder} AND n.holder_key = gone.key', 'n.id = gone.id'],
   ),
   mutation(
     'an old row with the key of a new one is taken for it',
