@@ -1,6 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { parameterOptions } from '../connection/wire'
 import { numbersOfTable } from '../registry/registry'
+import { FEW_ROWS } from '../sql/batch'
 import { type BatchRow, insertColumns, type Statement } from '../sql/find'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
 import { hasObjects, parameterText } from '../sql/types'
@@ -167,6 +168,7 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
       defaults,
       few.map(([name]) => name),
       updates,
+      items.length <= FEW_ROWS,
     ),
     values: [
       ...columns,

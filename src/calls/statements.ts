@@ -80,6 +80,7 @@ export function upsertStatementsOf(
  * Returns the statement that finds or writes the rows of a batch, compiled and cached likewise.
  *
  * @param defaults SQL of the defaults of those `others` that some of its rows leave out
+ * @param fewRows whether the statement is prepared
  */
 export function batchStatementOf(
   entityText: ReadyText,
@@ -87,15 +88,25 @@ export function batchStatementOf(
   defaults: ReadonlyMap<string, string>,
   fewScopes: readonly string[],
   updates: Updates | undefined,
+  fewRows: boolean,
 ): Statement<BatchRow> {
   const update = updates ? others.filter((name) => updates.columns.has(name)) : []
-  const key = [...others, '', ...[...defaults].flat(), '', ...fewScopes, '', ...update, String(updates?.skipUnchanged)]
+  const key = [
+    ...others,
+    '',
+    ...[...defaults].flat(),
+    '',
+    ...fewScopes,
+    '',
+    ...update,
+    `${fewRows} ${updates?.skipUnchanged}`,
+  ]
   if (updates) key.push(updates.sqlKey)
   return cached(entityText.batchStatements, key, () => {
     const shape = { ...rowShape(entityText, others), defaults, fewScopes }
     return updates && isChanging(updates, { others })
-      ? upsertManyStatement(shape, updateShape(entityText, updates, update))
-      : findOrCreateManyStatement(shape)
+      ? upsertManyStatement(shape, updateShape(entityText, updates, update), fewRows)
+      : findOrCreateManyStatement(shape, fewRows)
   })
 }
 

@@ -84,7 +84,7 @@ function takeName(
   // A name that cannot be closed must not be kept.
   if (statement.name === '' || client.pipeline) return undefined
   if (registry.settings.get(dataSource)?.prepare === false) return undefined
-  return names.take(statement.name, performance.now())
+  return names.take(statement.name, performance.now(), statement.rows)
 }
 
 const NAMELESS: PreparedName = { name: '', since: 0, uses: 1, types: undefined }

@@ -393,8 +393,8 @@ const MAX_NAMES = 200
 /** How many names are closed together when there are too many, least recently used first. They take one round trip. */
 const EVICTED_NAMES = 50
 /**
- * How often a name is taken. A plan fits the size that the table had when it was made. A new plan costs about a
- * millisecond. Only tests set other values.
+ * How often a name is taken, or less often if a use inserts many rows. A plan fits the size that the table had when it
+ * was made. A new plan costs about a millisecond. Only tests set other values.
  */
 export const planLife = { uses: 1_000 }
 const MAX_AGE_MILLISECONDS = 60_000
@@ -433,12 +433,13 @@ export class PreparedNames {
   /**
    * @param statement the name of its digest
    * @param now milliseconds, on a monotonic clock
+   * @param rows the most rows that one use inserts
    * @returns undefined while no names are kept on this connection
    */
-  take(statement: string, now: number): PreparedName | undefined {
+  take(statement: string, now: number, rows = 1): PreparedName | undefined {
     if (this.losses >= MAX_LOSSES && now - this.lostAt < PAUSE_MILLISECONDS) return undefined
     const known = this.kept.get(statement)
-    const isFresh = known && known.uses < planLife.uses && now - known.since < MAX_AGE_MILLISECONDS
+    const isFresh = known && known.uses * rows < planLife.uses && now - known.since < MAX_AGE_MILLISECONDS
     const kept = isFresh ? known : this.replace(statement, now)
     kept.uses += 1
     if (kept === this.last) return kept

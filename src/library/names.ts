@@ -125,9 +125,9 @@ DECLARE
           AND (n.until <= statement_timestamp() OR n.holder = {holder} AND n.holder_key = $6)
         OR n.state = 'held' AND n.holder = {holder} AND NOT EXISTS (SELECT FROM {table} AS t {names_of_t}
           WHERE {t_is_n} AND v.property = n.holder_column AND v.text = n.text COLLATE "C" OFFSET 0))$sql$;
-  -- DELETE: deletes the names of the rows, former ones too, in the order in which every statement locks names. A trigger
-  -- of the user may have put a row back, and a row of a child by INHERITS may have its key. A former name that has ended
-  -- may have another holder by the time it is locked.
+  -- DELETE: deletes the names of the rows, former ones too, in the order in which every statement locks names. A
+  -- trigger of the user may have put a row back, and a row of a child by INHERITS may have its key. A former name that
+  -- has ended may have another holder by the time it is locked.
   delete_all CONSTANT text := $sql$
     DELETE FROM {names} AS n WHERE n.id = ANY (ARRAY(SELECT locked.id FROM (
       SELECT n.* FROM old_rows AS r CROSS JOIN LATERAL (

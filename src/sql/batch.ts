@@ -29,11 +29,11 @@ import { field, isLive, op, tableName, within } from './text-table'
  *
  * The rows must be sorted by hash. Two batches that insert the same texts in different orders would deadlock.
  *
- * Usually not prepared, because a plan for a small table would be kept too long, and planning is cheap next to a batch.
- * Over many partitions, planning costs more than the batch. The prepared statement is planned anew as they grow.
+ * Many rows are not prepared, because a plan for a small table would be kept too long, and planning is cheap next to
+ * them. Over many partitions, planning costs more than the batch. The prepared statement is planned anew as they grow.
  */
-export function findOrCreateManyStatement(shape: RowShape): Statement<BatchRow> {
-  const isKept = shape.partitioned && shape.fewScopes.length === 0
+export function findOrCreateManyStatement(shape: RowShape, fewRows = false): Statement<BatchRow> {
+  const isKept = (fewRows || shape.partitioned) && shape.fewScopes.length === 0
   const sql = `WITH ${input(shape, isKept ? unseen : undefined)}, found AS (
   ${found(shape)}
 ), ${createdMany(shape)}
@@ -41,11 +41,14 @@ SELECT * FROM found
 UNION ALL
 ${selectCreated(shape)}`
   const parse = parserOf(shape, false, BY_ORDINAL)
-  return isKept ? named(sql, parse) : { name: '', sql, parse }
+  return isKept ? named(sql, parse, fewRows ? FEW_ROWS : 1) : { name: '', sql, parse }
 }
 
+/** The most rows of a batch that is prepared, because planning takes longer than finding or inserting so few. */
+export const FEW_ROWS = 16
+
 /** Hides the length of a parameter from the planner, so that it keeps the plan for any length. */
-const unseen = (array: string): string => `(SELECT ${array})`
+export const unseen = (array: string): string => `(SELECT ${array})`
 
 /** Finds rows with the texts of a batch. A text has several only if the guard was off. Takes the key's parameters. */
 export function findManyStatement(shape: RowShape): Statement<BatchRow> {

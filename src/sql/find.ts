@@ -152,14 +152,16 @@ export interface Statement<Row> {
   /** If `''`, the statement is not prepared by name. */
   readonly name: string
   readonly sql: string
+  /** The most rows that one use inserts. @default 1 */
+  readonly rows?: number
   /** @param values the statement's parameters, which supply texts that the row does not repeat */
   readonly parse: (row: WireRow, values: readonly unknown[]) => Row
 }
 
 type Parse<Row> = Statement<Row>['parse']
 
-export function named<Row>(sql: string, parse: Parse<Row>): Statement<Row> {
-  return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
+export function named<Row>(sql: string, parse: Parse<Row>, rows = 1): Statement<Row> {
+  return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, rows, parse }
 }
 
 /** Scope, text and hash, which identify a row. */

@@ -1,4 +1,14 @@
-import { broughtOr, BY_ORDINAL, createdMany, input, inputName, inputOrder, selectCreated } from './batch'
+import {
+  broughtOr,
+  BY_ORDINAL,
+  createdMany,
+  FEW_ROWS,
+  input,
+  inputName,
+  inputOrder,
+  selectCreated,
+  unseen,
+} from './batch'
 import { asStored, typeOf } from './types'
 import { literal, quote } from './identifier'
 import {
@@ -91,7 +101,7 @@ SELECT ${condition ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EX
  * Every row is locked, in the order of the batch, before the first update. Otherwise, two batches with several rows in
  * common would deadlock.
  */
-export function upsertManyStatement(shape: RowShape, update: UpdateShape): Statement<BatchRow> {
+export function upsertManyStatement(shape: RowShape, update: UpdateShape, fewRows = false): Statement<BatchRow> {
   const table = tableName(shape.table)
   const sent = (index: number): string => `i.c${index}`
   const same = isTheRow(shape, shape.crashesByPruning ? unpruned(shape, sent) : sent)
@@ -106,7 +116,7 @@ FROM found AS f
 JOIN one AS o ON o.ordinal OPERATOR(pg_catalog.=) f.ordinal
 WHERE NOT o.changed`
   // Scopes that differ in the batch can be equal once stored. The second of two such rows is to update the first.
-  const sql = `WITH ${input(shape)}, found AS MATERIALIZED (
+  const sql = `WITH ${input(shape, fewRows ? unseen : undefined)}, found AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM ${scoped ? `(SELECT * FROM ${inputName(shape)} AS i\n    ORDER BY ${inputOrder(shape)})` : inputName(shape)} AS i
   CROSS JOIN LATERAL (
@@ -135,7 +145,8 @@ WHERE NOT o.changed`
 SELECT * FROM updated
 UNION ALL
 ${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${condition ? unchanged : ''}`
-  return { name: '', sql, parse: parserOf(shape, true, BY_ORDINAL) }
+  const parse = parserOf(shape, true, BY_ORDINAL)
+  return fewRows ? named(sql, parse, FEW_ROWS) : { name: '', sql, parse }
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { describe, expect, test } from 'vitest'
-import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
+import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText, upsertByText } from '../../../src'
 import { openSession } from '../../../src/connection/open-session'
 import { planLife } from '../../../src/connection/wire'
 import { useDatabase } from '../../support/database'
@@ -263,6 +263,24 @@ describe('a plan from when the table was tiny', () => {
       const slow = await sequentialScans(manager)
       expect(slow).toBeGreaterThan(900)
       await create(1_000, 1_500)
+      expect(await sequentialScans(manager)).toBe(slow)
+    })
+  })
+
+  test.each(['findOrCreateMany', 'upsertByText'] as const)('is not kept while %s fills it by lists', async (call) => {
+    const { dataSource, observer } = await open()
+    await observer.query('ANALYZE page')
+    await dataSource.transaction(async (manager) => {
+      const create = async (from: number, to: number): Promise<void> => {
+        for (let list = from; list < to; list += 1) {
+          const urls = Array.from({ length: 16 }, (_, index) => ({ url: `page ${list} ${index}`, kind: 'b' }))
+          await (call === 'upsertByText' ? upsertByText(manager, Page, urls) : findOrCreateMany(manager, Page, urls))
+        }
+      }
+      await create(0, 63)
+      const slow = await sequentialScans(manager)
+      expect(slow).toBeGreaterThan(800)
+      await create(63, 100)
       expect(await sequentialScans(manager)).toBe(slow)
     })
   })
