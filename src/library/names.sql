@@ -396,7 +396,8 @@ BEGIN
     RETURN NEW;
   ELSIF TG_OP = 'TRUNCATE' AND NOT EXISTS (
       -- The tables of holders are empty too, perhaps by the same statement. To read a size needs no privilege.
-      SELECT FROM pg_trigger AS g WHERE g.tgrelid <> TG_RELID AND pg_relation_size(g.tgrelid) > 0
+      SELECT FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
+        WHERE c.oid <> TG_RELID AND has_table_privilege(c.relowner, TG_RELID, 'INSERT') AND pg_relation_size(c.oid) > 0
         AND strpos(encode(g.tgargs, 'escape'), encode(convert_to(format('"kept": %s, ',
           TG_ARGV[0]::jsonb->'kept'), 'UTF8'), 'escape')) > 0) THEN
     RETURN NULL;
@@ -452,6 +453,14 @@ BEGIN
       FROM jsonb_array_elements(declared->'names') AS n) IS NOT TRUE AND NOT protects THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has names, each with a column and a namespace',
       HINT = '{"names": [{"column": "handle", "namespace": "handle", "former": "redirect", "for": "1 year"}]}';
+  ELSIF EXISTS (SELECT FROM jsonb_array_elements(declared->'names') AS n JOIN pg_attribute AS a
+      ON a.attrelid = on_table AND a.attname = n->>'column' JOIN pg_type AS y ON y.oid = a.atttypid
+      WHERE y.typcategory <> 'S') THEN
+    -- Of another type, the text may be that of the session, and a cast that of another role.
+    RAISE EXCEPTION USING ERRCODE = '42804', MESSAGE = format('a name of %s is no text', on_table);
+  ELSIF NOT protects AND current_setting('transaction_isolation') NOT LIKE 'read %' AND pg_relation_size(on_table) > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'SET default_transaction_isolation = ''read committed'';',
+      MESSAGE = 'names of a table that has rows can be attached at READ COMMITTED only: an older snapshot shows not all';
   END IF;
   base := coalesce(declared->>'guard', format('unique_name_%s', t.relname));
   IF octet_length(base) > 50 THEN
@@ -476,11 +485,15 @@ BEGIN
           AND y.typname IN ('int2', 'int4', 'int8', 'numeric', 'uuid', 'bool', 'text', 'bpchar', 'varchar', 'date',
             'timestamp', 'timestamptz', 'inet', 'cidr', 'macaddr') THEN y.typname ELSE '' END ORDER BY c.position)
       INTO key_columns, key_types FROM pg_attribute AS a JOIN pg_type AS y ON y.oid = a.atttypid
-        LEFT JOIN pg_index AS i ON i.indrelid = on_table AND i.indisprimary AND a.attnum = ANY (i.indkey)
+        LEFT JOIN pg_index AS i ON i.indrelid = on_table AND i.indisprimary
+          AND a.attnum = ANY ((i.indkey::smallint[])[:i.indnkeyatts - 1])
         CROSS JOIN coalesce(array_position(ARRAY(SELECT jsonb_array_elements_text(declared->'key')), a.attname::text),
           array_position(i.indkey::smallint[], a.attnum)) AS c (position)
       WHERE a.attrelid = on_table AND (i.indrelid = on_table OR is_trial AND declared->'key' ? a.attname::text)
-      HAVING bool_and(y.oid <> ALL ('{float4,float8,money,interval,bytea}'::regtype[]));
+      -- A domain has the output function of its base type.
+      HAVING bool_and(y.oid = ANY ('{date,timestamp,timestamptz}'::regtype[]) OR y.typoutput <> ALL ('{float4out,float8out,
+        cash_out,interval_out,byteaout,date_out,timestamp_out,timestamptz_out,array_out,range_out,multirange_out,record_out}'
+        ::regproc[]));
     IF NOT FOUND THEN
       RAISE EXCEPTION USING ERRCODE = '0A000',
         MESSAGE = format('%s has no primary key whose text is the same in every session', on_table);
@@ -493,11 +506,11 @@ BEGIN
         string_agg(format(CASE type WHEN '' THEN 'concat(%s) = concat(%s)' ELSE '%s = %s' END, b, a), ' AND '),
         string_agg(format(CASE type WHEN 'timestamptz' THEN '%s = timezone(''UTC'', (%%1$s->>%s)::timestamp)'
           WHEN '' THEN 'concat(%s) = %%1$s->>%s' ELSE '%s = (%%1$s->>%s)::%s' END, b, position - 1, type), ' AND '),
-        string_agg(format(CASE WHEN type IN ('text', 'bpchar', 'varchar', 'numeric')
+        format(string_agg(format(CASE WHEN type IN ('text', 'bpchar', 'varchar', 'numeric')
           THEN '(%s::text COLLATE "C" = %s::text) IS NOT TRUE' WHEN type = '' THEN 'concat(%s) <> concat(%s)'
-          ELSE '(%s = %s) IS NOT TRUE' END, replace(a, '%1$s', 'OLD'), replace(a, '%1$s', 'NEW')), ' OR ')
+          ELSE '(%s = %s) IS NOT TRUE' END, a, '%2$s.' || c), ' OR '), 'OLD', 'NEW')
       INTO key, same_key, named_key, other_key
-      FROM (SELECT type, position, '%1$s.' || c AS a, 't.' || c AS b FROM unnest(key_columns, key_types)
+      FROM (SELECT type, position, c, '%1$s.' || c AS a, 't.' || c AS b FROM unnest(key_columns, key_types)
         WITH ORDINALITY AS u (name, type, position), replace(quote_ident(name), '%', '%%') AS c) AS u;
 
     SELECT jsonb_build_object('names', kept_in::text, 'names_oid', format('%L::regclass', kept_in),
@@ -605,6 +618,8 @@ BEGIN
       SELECT c.relowner::regrole FROM pg_class AS c WHERE c.oid = on_table));
     CREATE TEMPORARY TABLE unique_name_once ();
     CREATE TRIGGER once AFTER DELETE ON pg_temp.unique_name_once EXECUTE FUNCTION pg_temp.unique_name_once();
+    -- With session_replication_role = replica, too.
+    ALTER TABLE pg_temp.unique_name_once ENABLE ALWAYS TRIGGER once;
     DELETE FROM pg_temp.unique_name_once;
     DROP TABLE pg_temp.unique_name_once;
     DROP FUNCTION pg_temp.unique_name_once();

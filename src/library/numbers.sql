@@ -260,6 +260,7 @@ DECLARE
   declaration CONSTANT jsonb := plan->'declaration';
   scope CONSTANT text[] := ARRAY(SELECT jsonb_array_elements_text(declaration->'scope'));
   keeps CONSTANT boolean := declaration->'reuse' = 'false';
+  counts CONSTANT boolean := declaration->'count' = 'true';
   citus CONSTANT boolean := coalesce(declaration->'citus' = 'true', false);
   key CONSTANT text := plan->>'key';
   was text[] := ARRAY(SELECT jsonb_array_elements_text(nullif(plan->'was', 'null')));
@@ -309,6 +310,13 @@ BEGIN
   END LOOP;
 
   IF NOT citus THEN
+    IF (counts OR keeps) AND current_setting('transaction_isolation') NOT LIKE 'read %' AND EXISTS (
+        WITH RECURSIVE tables AS (SELECT on_table::oid AS oid
+          UNION SELECT i.inhrelid FROM tables AS p JOIN pg_inherits AS i ON i.inhparent = p.oid)
+        SELECT FROM tables AS p WHERE pg_relation_size(p.oid) > 0) THEN
+      RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'SET default_transaction_isolation = ''read committed'';',
+        MESSAGE = 'rows can be counted at READ COMMITTED only: an older snapshot shows not all';
+    END IF;
     -- After a crash, an UNLOGGED table is empty, and so must be its counts.
     EXECUTE format('CREATE %s TABLE %s WITH (fillfactor = 50) AS %s',
       CASE t.relpersistence WHEN 'u' THEN 'UNLOGGED' END, scopes, plan->>'rows');

@@ -204,6 +204,26 @@ describe.each(['repeatable read', 'serializable'])('to a transaction at %s that 
   })
 })
 
+test.each([
+  [{ count: true }, '1: 1 2 #2'],
+  [{ count: false, reuse: false }, '1: 1 3'],
+])('attach with %j is refused to a transaction that may not see all rows', async (options, numbers) => {
+  const table = numberTable(options)
+  await createNumberedTable(client, table)
+  const { attach, detach } = numberOf(table)
+  const other = await db.client()
+  await client.query(detach)
+  await client.query('begin isolation level repeatable read; select 1')
+  await client.query(attach)
+  await client.query('rollback; begin isolation level repeatable read; select 1')
+  await other.query('insert into comment (tenant, number) values (1, 1), (1, 2)')
+  await expect(client.query(attach)).rejects.toMatchObject({ code: '0A000' })
+  await client.query('rollback')
+  await client.query(attach)
+  await client.query(`delete from comment where number = 2; insert into comment (tenant) values (1)`)
+  expect(await numbersOf(client, table)).toBe(numbers)
+})
+
 test('after the highest number that there is comes an error which says what to do', async () => {
   for (const [type, highest] of [
     ['integer', '2147483647'],
