@@ -459,9 +459,6 @@ BEGIN
       WHERE y.typcategory <> 'S') THEN
     -- Of another type, the text may be that of the session, and a cast that of another role.
     RAISE EXCEPTION USING ERRCODE = '42804', MESSAGE = format('a name of %s is no text', on_table);
-  ELSIF NOT protects AND current_setting('transaction_isolation') NOT LIKE 'read %' AND pg_relation_size(on_table) > 0 THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'SET default_transaction_isolation = ''read committed'';',
-      MESSAGE = 'names of a table that has rows can be attached at READ COMMITTED only: an older snapshot shows not all';
   END IF;
   base := coalesce(declared->>'guard', format('unique_name_%s', t.relname));
   IF octet_length(base) > 50 THEN
@@ -492,9 +489,9 @@ BEGIN
           array_position(i.indkey::smallint[], a.attnum)) AS c (position)
       WHERE a.attrelid = on_table AND (i.indrelid = on_table OR is_trial AND declared->'key' ? a.attname::text)
       -- A domain has the output function of its base type.
-      HAVING bool_and(y.oid = ANY ('{date,timestamp,timestamptz}'::regtype[]) OR y.typoutput <> ALL ('{float4out,float8out,
-        cash_out,interval_out,byteaout,date_out,timestamp_out,timestamptz_out,array_out,range_out,multirange_out,record_out}'
-        ::regproc[]));
+      HAVING bool_and(y.oid = ANY ('{date,timestamp,timestamptz}'::regtype[])
+        OR y.typoutput <> ALL ('{float4out,float8out,cash_out,interval_out,byteaout,date_out,timestamp_out,
+          timestamptz_out,array_out,range_out,multirange_out,record_out}'::regproc[]));
     IF NOT FOUND THEN
       RAISE EXCEPTION USING ERRCODE = '0A000',
         MESSAGE = format('%s has no primary key whose text is the same in every session', on_table);
@@ -613,6 +610,10 @@ RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 -- only a trigger may write held names. Nobody else can rename the schema of temporary tables, or create anything there.
 BEGIN
   IF plan->>'once' IS NOT NULL THEN
+    IF current_setting('transaction_isolation') NOT LIKE 'read %' AND pg_relation_size(on_table) > 0 THEN
+      RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'SET default_transaction_isolation = ''read committed'';',
+        MESSAGE = 'names of existing rows can be written at READ COMMITTED only: an older snapshot shows not all rows';
+    END IF;
     EXECUTE format('CREATE FUNCTION pg_temp.unique_name_once() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
       SET search_path = pg_catalog, pg_temp SET row_security = off AS %L', plan->>'once');
     EXECUTE format('ALTER FUNCTION pg_temp.unique_name_once() OWNER TO %s', (

@@ -316,7 +316,7 @@ BEGIN
           UNION SELECT i.inhrelid FROM tables AS p JOIN pg_inherits AS i ON i.inhparent = p.oid)
         SELECT FROM tables AS p WHERE pg_relation_size(p.oid) > 0) THEN
       RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'SET default_transaction_isolation = ''read committed'';',
-        MESSAGE = 'rows can be counted at READ COMMITTED only: an older snapshot shows not all';
+        MESSAGE = 'rows can be counted at READ COMMITTED only: an older snapshot shows not all rows';
     END IF;
     -- After a crash, an UNLOGGED table is empty, and so must be its counts.
     EXECUTE format('CREATE %s TABLE %s WITH (fillfactor = 50) AS %s',
