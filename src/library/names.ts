@@ -440,7 +440,8 @@ BEGIN
   is_trial := t.relpersistence = 't';
   base := coalesce(declared->>'in', CASE WHEN protects THEN quote_ident(t.relname) ELSE 'names' END);
   kept_in := to_regclass(concat(CASE cardinality(parse_ident(base)) WHEN 1 THEN format('%I.', home) END, base));
-  SELECT c.relowner INTO kept_owner FROM pg_class AS c WHERE c.oid = kept_in AND c.relkind = 'r';
+  SELECT c.relowner INTO kept_owner FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+    WHERE c.oid = kept_in AND c.relkind = 'r' AND a.attname = 'holder_key';
   IF t.relkind <> 'r' OR kept_owner IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '42809',
       MESSAGE = format('%s is no ordinary table, or the table of names %s is none', on_table, base);
@@ -448,11 +449,14 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = format('the owner of %s may not act as the owner of %s', kept_in, on_table),
       HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the other table.';
-  ELSIF (SELECT bool_and(n->>'column' <> '' AND n->>'namespace' <> ''
+  ELSIF declared - '{names,in,key,hashed,citus,guard,was,kind,name,protocol,serves,on,triggers,bodies,as_of,kept,
+      columns}'::text[] <> '{}' OR (SELECT bool_and((n->>'column' <> '' AND n->>'namespace' <> ''
         AND n - '{column,namespace,former,for,normalizer}'::text[] = '{}'
-        AND coalesce(n->>'former', 'free') IN ('free', 'reserved', 'redirect'))
+        AND coalesce(n->>'former', 'free') IN ('free', 'reserved', 'redirect')
+        AND coalesce(n->>'for', '0')::interval >= '0') IS TRUE)
       FROM jsonb_array_elements(declared->'names') AS n) IS NOT TRUE AND NOT protects THEN
-    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has names, each with a column and a namespace',
+    RAISE EXCEPTION USING ERRCODE = '22023',
+      MESSAGE = 'a declaration has names, each with a column and a namespace, and no unknown key',
       HINT = '{"names": [{"column": "handle", "namespace": "handle", "former": "redirect", "for": "1 year"}]}';
   ELSIF EXISTS (SELECT FROM jsonb_array_elements(declared->'names') AS n JOIN pg_attribute AS a
       ON a.attrelid = on_table AND a.attname = n->>'column' JOIN pg_type AS y ON y.oid = a.atttypid

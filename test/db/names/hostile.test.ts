@@ -203,6 +203,8 @@ test.each(gatePart(4, TAKEN_NAMES))('a table, its columns and a column of the na
   }
 })
 
+const NAME = { column: 'handle', namespace: 'handle' }
+
 describe('attach', () => {
   const users = holderTable('users', names)
   const orgs = holderTable('orgs', names)
@@ -241,6 +243,29 @@ describe('attach', () => {
     await run(`insert into users (handle) values ('a')`)
     await expect(run(`insert into users (handle) values ('a')`)).rejects.toMatchObject({ code: '23505' })
     expect(await nameViolations(client, [users])).toEqual([])
+  })
+
+  test.each([
+    ['users', { names: [NAME], gaurd: 'x' }, '22023'],
+    ['users', { names: [{ ...NAME, formr: 'reserved' }] }, '22023'],
+    ['users', { names: [{ ...NAME, former: 'held' }] }, '22023'],
+    ['users', { names: [{ ...NAME, namespace: '' }] }, '22023'],
+    ['users', { names: [{ column: 'handle' }] }, '22023'],
+    ['users', { names: [NAME, { column: 'title' }] }, '22023'],
+    ['users', { names: [{ ...NAME, former: 'reserved', for: '-1 day' }] }, '22023'],
+    ['users', { names: [{ ...NAME, former: 'reserved', for: "a day's" }] }, '22007'],
+    ['users', { names: [NAME, NAME] }, '42701'],
+    ['users', { names: [{ ...NAME, column: 'nick' }] }, '42703'],
+    ['users', { names: [NAME], in: 'users' }, '42809'],
+    ['users', { names: [] }, '42809'],
+    ['users', {}, '22023'],
+    ['seen', { names: [NAME] }, '42809'],
+    ['parted', { names: [NAME] }, '42809'],
+  ])('refuses, of %s, the declaration %j', async (table, declaration, code) => {
+    await run(`create view seen as select * from users;
+      create table parted (id integer primary key, handle text) partition by range (id)`)
+    const attached = client.query(`select unique_text_attach_name_v1($1::regclass, $2)`, [table, declaration])
+    await expect(attached).rejects.toMatchObject({ code })
   })
 
   test.each(['mood', 'date', 'integer', 'text[]'])('refuses a name of type %s', async (type) => {

@@ -206,7 +206,7 @@ describe.each(['repeatable read', 'serializable'])('to a transaction at %s that 
 
 test.each([
   [{ count: true }, '1: 1 2 #2'],
-  [{ count: false, reuse: false }, '1: 1 3'],
+  [{ count: false, reuse: false as const }, '1: 1 3'],
 ])('attach with %j is refused to a transaction that may not see all rows', async (options, numbers) => {
   const table = numberTable(options)
   await createNumberedTable(client, table)
