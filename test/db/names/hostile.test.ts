@@ -257,15 +257,29 @@ describe('attach', () => {
     ['users', { names: [NAME, NAME] }, '42701'],
     ['users', { names: [{ ...NAME, column: 'nick' }] }, '42703'],
     ['users', { names: [NAME], in: 'users' }, '42809'],
+    ['users', { names: [NAME], in: 'shown' }, '42809'],
     ['users', { names: [] }, '42809'],
     ['users', {}, '22023'],
     ['seen', { names: [NAME] }, '42809'],
     ['parted', { names: [NAME] }, '42809'],
   ])('refuses, of %s, the declaration %j', async (table, declaration, code) => {
-    await run(`create view seen as select * from users;
+    await run(`create view seen as select * from users; create view shown as select * from names;
       create table parted (id integer primary key, handle text) partition by range (id)`)
     const attached = client.query(`select unique_text_attach_name_v1($1::regclass, $2)`, [table, declaration])
     await expect(attached).rejects.toMatchObject({ code })
+  })
+
+  test.each([38, 39, 63])('makes five triggers of a table whose name has %i letters', async (letters) => {
+    const table = 't'.repeat(letters)
+    await run(`alter table users rename to ${table}; create index on names (text_hash)`)
+    await client.query(`select unique_text_attach_name_v1($1::regclass, $2)`, [table, { names: [NAME] }])
+    await run(`insert into ${table} (handle) values ('a'); update ${table} set handle = 'b'; delete from ${table}`)
+    const { rows } = await client.query(
+      `select problems, (select count(*)::integer from pg_trigger where tgrelid = on_table) as triggers,
+         (select count(*)::integer from names) as names from unique_text_report_v1() where on_table = $1::regclass`,
+      [table],
+    )
+    expect(rows).toEqual([{ problems: [], triggers: 5, names: 0 }])
   })
 
   test.each(['mood', 'date', 'integer', 'text[]'])('refuses a name of type %s', async (type) => {
