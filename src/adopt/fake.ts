@@ -7,7 +7,17 @@ import { quote } from '../sql/identifier'
 const OPAQUE = /--[^\n]*|\$(\w*)\$[^]*?\$\1\$|'(?:[^']|'')*'/g
 
 /** Statements of ours that name no object of a text. */
-const OURS = /^\s*(?:DO \$guard|(?:CREATE|COMMENT ON) FUNCTION (?:"(?:[^"]|"")*"\.)?"unique_text_|$)/
+const OURS = new RegExp(
+  [
+    'DO \\$guard',
+    '(?:CREATE|COMMENT ON) FUNCTION @',
+    'SELECT @refuse_rows_v1"',
+    '(?:RELEASE )?SAVEPOINT unique_text',
+    '$',
+  ]
+    .map((one) => `^\\s*${one.replace('@', '(?:"(?:[^"]|"")*"\\.)?"unique_text_')}`)
+    .join('|'),
+)
 
 /** Finds the migration to mark as run. @throws DeclarationError unless it is the next one, and only adopts the text */
 export async function migrationToFake(

@@ -674,4 +674,5 @@ async function guardAgain(run: AdoptRun): Promise<AdoptStep> {
   return 'done'
 }
 
-const changeGuard = ({ table }: Target): string[] => [ensureLibrary(table.schema, 'texts'), guardOf(table).attach]
+/** A migration that is marked as run would have created all of these parts. */
+const changeGuard = ({ table }: Target): string[] => [ensureLibrary(table.schema, 'rows'), guardOf(table).attach]

@@ -30,7 +30,7 @@ import type { FormerPolicy } from '../sql/names-table'
 import type { HolderTable } from './sql/fragments'
 import { type Duration, durationOf } from '../text/digest'
 import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer, unstorable } from '../text/normalizer'
-import { raiseIfUnnormalized } from '../sql/rebuild'
+import { raiseIfUnnormalized } from '../sql/rows'
 import { releaseNames } from '../sql/library'
 import type { Declared, NamesDeclaration } from '../triggers/kinds'
 import { directNames, namesOfHolder, NOT_NORMALIZED, renamedNames } from './sql/attach'
@@ -298,9 +298,8 @@ function refuseOtherNormalizers(
   holder: HolderTable,
   before: NamesDeclaration | undefined,
 ): { readonly fill?: Change } {
-  const on = { rows: holder, primary: holder.primary.map(({ name }) => name), entity }
   const refuse = (column: string, from: string, to: string): string[] =>
-    to === NOT_NORMALIZED || to === from ? [] : [raiseIfUnnormalized(on, { column, from, to })]
+    to === NOT_NORMALIZED || to === from ? [] : [raiseIfUnnormalized(holder, entity, { column, from, to })]
   const changes = holder.names.map((name) => {
     const { column, normalizer: to = NOT_NORMALIZED } = name
     const from = (before && predecessor(before, holder, name))?.normalizer ?? NOT_NORMALIZED

@@ -19,12 +19,13 @@ import {
   createPart,
   dropPart,
   firstFunction,
+  isCalledFor,
   libraryCheck,
   type LibraryPart,
   neededFor,
   partUsedBy,
 } from '../sql/library'
-import { FORWARDED, isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
+import { isRefusalOfLarge, NORMALIZE_BY_HAND, REQUIRE_TRANSACTION } from '../sql/rows'
 import { distribute, hasCitus } from '../sql/spread'
 import { triggersLack } from '../sql/written'
 import { planDeclared } from '../triggers/plan'
@@ -112,7 +113,8 @@ async function synchronizeWithTriggers(
   const isWhole = isWork && !isByHand && !citus
   // If triggers existed before the rows have what they keep, they would suggest that nothing is missing.
   const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))
-  const guarded = isByHand && comeBack ? requireTransaction() : citus && isWork ? requireTransaction(FORWARDED) : []
+  // Citus forwards single commands only: it refuses the one string in which they would need no transaction.
+  const guarded = isByHand || (citus && isWork) ? REQUIRE_TRANSACTION : []
   const refusals = await refuseInShards(queryRunner, plans, planned)
   const fresh = entities.filter(({ isNew }) => isNew)
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
@@ -121,11 +123,11 @@ async function synchronizeWithTriggers(
   const running = { isWhole, citus: citus || distributed.length > 0 }
   await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
-    const missing = await missingParts(queryRunner, plans, planned.up)
-    const library = { up: missing.map(({ schema, part }) => createPart(schema, part)), down: [] }
+    const missing = await missingParts(queryRunner, plans, planned)
+    const created = (inUp: boolean): string[] =>
+      missing.filter((one) => one.inUp === inUp).map(({ schema, part }) => createPart(schema, part))
     await emit(queryRunner, { up: [], down: missing.toReversed().map(({ schema, part }) => dropPart(schema, part)) })
-    await emit(queryRunner, { up: [...refusals.up, ...guarded], down: [] })
-    await emit(queryRunner, library)
+    await emit(queryRunner, { up: [...refusals.up, ...guarded, ...created(true)], down: [] })
     // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
     // then, and in a revert they exist again.
     const leaving = plans.filter(({ removed }) => removed.length > 0)
@@ -139,7 +141,7 @@ async function synchronizeWithTriggers(
     await (installs.length === 0 || isWhole ? install() : asOneStatement(queryRunner, install))
     // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
     for (const table of distributed) await emit(queryRunner, { up: [distribute(table)], down: [] })
-    await emit(queryRunner, { up: [], down: [...refusals.down, ...guarded] })
+    await emit(queryRunner, { up: [], down: [...refusals.down, ...guarded, ...created(false)] })
   })
 }
 
@@ -229,28 +231,39 @@ function planTable(entity: SchemaEntity, sql: readonly string[]): TablePlan {
   return { ...entity, ...planDeclared({ ...entity, touched }) }
 }
 
-/** Returns the missing parts of the library that statements call, with the schema as the tables name it. */
+/** A part of the library that is missing in a schema. */
+interface MissingPart {
+  /** As the tables name it. */
+  readonly schema: string | undefined
+  readonly part: LibraryPart
+  /** If it is false, only the revert calls it. */
+  readonly inUp: boolean
+}
+
+/** Returns the missing parts of the library that statements call, in the order of their creation. */
 async function missingParts(
   queryRunner: QueryRunner,
   plans: readonly TablePlan[],
-  planned: readonly string[],
-): Promise<{ readonly schema: string | undefined; readonly part: LibraryPart }[]> {
-  const homes = new Map<string, { readonly schema: string | undefined; readonly used: LibraryPart[] }>()
-  for (const { schema, searchSchema, before, after, metadata } of plans) {
-    const used = [
-      ...[...before.up, ...before.down, ...after.up].flatMap((one) => partUsedBy(one) ?? []),
-      ...metadata.checks
-        .filter(({ expression }) => planned.some((one) => one.includes(expression)))
-        .flatMap(({ expression }) => libraryCheck(schema, expression)?.part ?? []),
-    ]
-    const home = schema ?? searchSchema
-    if (used.length > 0) homes.set(home, { schema, used: [...used, ...(homes.get(home)?.used ?? [])] })
+  planned: Planned,
+): Promise<MissingPart[]> {
+  const homes = new Map<string, { readonly schema: string | undefined; up: LibraryPart[]; down: LibraryPart[] }>()
+  for (const plan of plans) {
+    const { schema, searchSchema, before, after, metadata } = plan
+    const parts = (triggers: readonly string[], rows: readonly string[]): LibraryPart[] =>
+      [...triggers, ...rows.filter((one) => isCalledFor(plan, one))].flatMap((one) => partUsedBy(one) ?? [])
+    const ofChecks = metadata.checks
+      .filter(({ expression }) => planned.up.some((one) => one.includes(expression)))
+      .flatMap(({ expression }) => libraryCheck(schema, expression)?.part ?? [])
+    const home = homes.get(schema ?? searchSchema) ?? { schema, up: [], down: [] }
+    homes.set(schema ?? searchSchema, home)
+    home.up.push(...parts([...before.up, ...after.up], planned.up), ...ofChecks)
+    home.down.push(...parts(before.down, planned.down))
   }
   const installed = await installedLibraries(queryOf(queryRunner), [...homes.keys()])
-  return [...homes].flatMap(([home, { schema, used }]) =>
-    neededFor(used)
-      .filter((part) => installed.get(home)?.includes(firstFunction(part)) !== true)
-      .map((part) => ({ schema, part })),
+  return [...homes].flatMap(([name, { schema, up, down }]) =>
+    neededFor([...up, ...down])
+      .filter((part) => installed.get(name)?.includes(firstFunction(part)) !== true)
+      .map((part) => ({ schema, part, inUp: neededFor(up).includes(part) })),
   )
 }
 

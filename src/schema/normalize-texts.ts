@@ -3,7 +3,7 @@ import { DeclarationError, type Finding, SchemaDriftError, TextRejectedError } f
 import { entityTable } from '../registry/declarations'
 import { namesOfTable, textsOfTable } from '../registry/registry'
 import { normalizeText } from '../text/normalizer'
-import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../sql/rebuild'
+import { readStoredTexts, type StoredColumn, storedColumns, writeStoredTexts } from '../sql/rows'
 import { requireOutOfShards } from './shards'
 import { queryOf } from './table'
 

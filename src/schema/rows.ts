@@ -29,16 +29,8 @@ import {
   servesNamesakes,
 } from '../triggers/attached'
 import { columnsOf, type Declared } from '../triggers/kinds'
-import {
-  adoptInstead,
-  raiseIfDuplicates,
-  raiseIfLarge,
-  raiseIfNulls,
-  raiseIfUnnormalized,
-  raiseUnknownDigest,
-  rebuildRows,
-  type Renormalized,
-} from '../sql/rebuild'
+import { adoptInstead, raiseIfLarge, raiseIfNulls, raiseIfUnnormalized, type Renormalized } from '../sql/rows'
+import { fillHashes } from '../triggers/guard'
 import {
   type ChangingTable,
   emit,
@@ -232,15 +224,6 @@ export const workColumnPairs = ({ works, installed }: ChangingTable): ColumnPair
 /** The label of a text's normalizer if nothing normalizes the text. */
 const NONE = normalizerLabel(toNormalizer(undefined))
 
-const primaryKey = ({ metadata }: ChangingTable): string[] =>
-  metadata.primaryColumns.map(({ databaseName }) => databaseName)
-
-/** The primary key before TypeORM changes any column. A restore may have omitted it, and a table may have none yet. */
-function oldPrimaryKey(on: ChangingTable): string[] {
-  const keys = [on.picture.primaryColumns.map(({ name }) => name), primaryKey(on).filter((name) => hasColumn(on, name))]
-  return keys.find(({ length }) => length > 0) ?? ['ctid']
-}
-
 /** The way to the same rows while others use the table. */
 function online({ metadata }: ChangingTable, { table, name }: Declaration, before: RowsBefore | undefined): string {
   const differs = before && compareRows(before, before.digestName, table)
@@ -272,7 +255,6 @@ export async function rebuild(
     down: [],
   })
   const nulls = await forbidNulls(on, declaration)
-  const duplicates = before ? await forbidDuplicates(on, before, rows) : []
   const hash = on.picture.findColumnByName(rows.hash)
   const { loosened, tightened } = notNullOf(hash, rows)
   if (before) await takeAwayRules(on, before, loosened)
@@ -291,8 +273,7 @@ export async function rebuild(
   }
   return [
     ...nulls,
-    ...duplicates,
-    { up: [rebuildRows({ rows, primary: primaryKey(on) })], down: [] },
+    { up: [fillHashes(rows)], down: [] },
     // A revert drops a new hash.
     ...(tightened ? [{ ...requireColumn(rows, rows.hash), ...(hash ? {} : { down: [] }) }] : []),
   ]
@@ -331,20 +312,15 @@ async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash
   picture.indices = picture.indices.filter(({ name }) => name !== rows.index)
   picture.checks = picture.checks.filter(({ name }) => name !== rows.check)
   const required = requiresHash ? requireColumn(rows, rows.hash).up : []
-  const rebuilt = before.digest
-    ? rebuildRows({ rows, primary: oldPrimaryKey(on) })
-    : raiseUnknownDigest(before, before.digestName)
-  await emit(queryRunner, { up: [], down: [rebuilt, ...required] })
+  await emit(queryRunner, { up: [], down: [fillHashes(rows, before.digestName), ...required] })
 }
 
 /** Names the rows that violate NOT NULL, which Postgres would not, both in the migration and in its revert. */
 async function forbidNulls(on: ChangingTable, declaration: Declaration): Promise<Change[]> {
   const { table: rows } = declaration
   const { tightened, loosened } = nullChanges(declaration, (name) => on.picture.findColumnByName(name)?.isNullable)
-  for (const name of tightened) {
-    await emit(on.queryRunner, { up: [raiseIfNulls({ rows, primary: oldPrimaryKey(on) }, name)], down: [] })
-  }
-  return loosened.map((name) => ({ up: [], down: [raiseIfNulls({ rows, primary: primaryKey(on) }, name)] }))
+  await emit(on.queryRunner, { up: tightened.map((name) => raiseIfNulls(rows, name)), down: [] })
+  return loosened.map((name) => ({ up: [], down: [raiseIfNulls(rows, name)] }))
 }
 
 /** The rules of rows in a declaration, or in that of an installed guard. */
@@ -384,29 +360,15 @@ export function nullChanges(
   return { tightened: which(true), loosened: which(false) }
 }
 
-/**
- * Refuses rows with the same text before TypeORM may drop the delete date, if softly deleted rows are to hold their
- * texts again in the migration or in its revert.
- */
-async function forbidDuplicates(on: ChangingTable, before: RowsBefore, after: TextRows): Promise<Change[]> {
-  const { held, texts } = compareRows(before, before.digestName, after)
-  if (!held || texts) return []
-  const refusal = (primary: readonly string[]): string[] => [
-    raiseIfDuplicates({ rows: { ...after, deleted: undefined }, primary }),
-  ]
-  if (after.deleted !== undefined) return [{ up: [], down: refusal(primaryKey(on)) }]
-  await emit(on.queryRunner, { up: refusal(oldPrimaryKey(on)), down: [] })
-  return []
-}
-
 async function forbidOtherNormalizers(
   on: ChangingTable,
   before: RowsBefore | undefined,
   after: TextRows,
 ): Promise<void> {
-  const table = { rows: after, primary: oldPrimaryKey(on), entity: on.metadata.name }
   const refusals = (changes: readonly Renormalized[]): string[] =>
-    changes.filter(({ column }) => hasColumn(on, column)).map((change) => raiseIfUnnormalized(table, change))
+    changes
+      .filter(({ column }) => hasColumn(on, column))
+      .map((change) => raiseIfUnnormalized(after, on.metadata.name, change))
   const [up, down] = [refusals(renormalized(before, after)), before ? refusals(renormalized(after, before)) : []]
   if (up.length + down.length > 0) await emit(on.queryRunner, { up, down })
 }

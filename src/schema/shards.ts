@@ -11,7 +11,7 @@ import {
   type Spread,
   spreadOf,
 } from '../sql/spread'
-import { literal } from '../sql/identifier'
+import { isCalledFor } from '../sql/library'
 import { tableName } from '../sql/text-table'
 import { refuseSpread, tablesBeside } from './readiness'
 import { queryOf, type TablePlan } from './table'
@@ -84,7 +84,7 @@ function worksOn(plan: TablePlan, planned: Planned): { readonly up: boolean; rea
   const { before, after } = plan
   // The shards have triggers of their own for the numbers that the table has or gets.
   const isWork = (sql: string): boolean =>
-    (sql.includes('_number_v1"(') && sql.includes(literal(tableName(plan)))) ||
+    (/_(?:number|fill|refuse_rows)_v1"\(/.test(sql) && isCalledFor(plan, sql)) ||
     (sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${tableName(plan)} `)))
   const up = [...before.up, ...planned.up, ...after.up]
   const down = [...before.down, ...planned.down, ...after.down]

@@ -8,7 +8,7 @@ import {
   type TriggerWork,
 } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
-import { isRefusalOfLarge } from '../sql/rebuild'
+import { isRefusalOfLarge } from '../sql/rows'
 import type { LookupIndex, Query, TableState } from '../sql/catalog'
 import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'

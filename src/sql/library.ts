@@ -1,7 +1,9 @@
 import { ATTACH_SQL } from '../library/attach'
 import { NAMES_SQL } from '../library/names'
 import { NUMBERS_SQL } from '../library/numbers'
+import { REFUSALS_SQL } from '../library/refusals'
 import { REPORT_SQL } from '../library/report'
+import { ROWS_SQL } from '../library/rows'
 import { TEXTS_SQL } from '../library/texts'
 import { URLS_SQL } from '../library/urls'
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
@@ -10,7 +12,7 @@ import { EQUALS, tableName, type TextTable } from './text-table'
 /** The parts of the library. Each has the functions that it creates, with their arguments. */
 const PARTS: Readonly<
   Record<
-    'report' | 'attach' | 'texts' | 'names' | 'numbers' | 'urls',
+    'report' | 'attach' | 'texts' | 'refusals' | 'rows' | 'names' | 'numbers' | 'urls',
     { readonly sql: string; readonly functions: readonly string[] }
   >
 > = {
@@ -30,6 +32,20 @@ const PARTS: Readonly<
       'unique_text_code_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
       'unique_text_attach_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_detach_v1(pg_catalog.regclass, pg_catalog.text)',
+    ],
+  },
+  refusals: {
+    sql: REFUSALS_SQL,
+    functions: [
+      'unique_text_refuse_v1(pg_catalog.regclass, pg_catalog.jsonb)',
+      'unique_text_refuse_rows_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text, pg_catalog.text)',
+    ],
+  },
+  rows: {
+    sql: ROWS_SQL,
+    functions: [
+      'unique_text_number_rows_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
+      'unique_text_fill_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
     ],
   },
   names: {
@@ -119,13 +135,11 @@ END
 
 /** The parts that these need, in the order of their creation. */
 export function neededFor(parts: readonly LibraryPart[]): LibraryPart[] {
-  const makesTriggers = parts.some((one) => Object.values(CALLS).some(({ part }) => part === one))
-  const needed: readonly LibraryPart[] = [
-    ...parts,
-    ...(parts.length > 0 ? (['report'] as const) : []),
-    ...(makesTriggers ? (['attach'] as const) : []),
-  ]
-  return (Object.keys(PARTS) as LibraryPart[]).filter((one) => needed.includes(one))
+  const needed = new Set(parts)
+  if (needed.has('rows')) needed.add('texts').add('refusals')
+  if (Object.values(CALLS).some(({ part }) => needed.has(part))) needed.add('attach')
+  if (needed.size > 0) needed.add('report')
+  return (Object.keys(PARTS) as LibraryPart[]).filter((one) => needed.has(one))
 }
 
 type TableName = Pick<TextTable, 'schema' | 'table'>
@@ -148,13 +162,14 @@ const CALLS: Readonly<
 
 export const partOf = (kind: AttachedKind): LibraryPart => CALLS[kind].part
 
+const asTable = (relation: string): string => `${literal(relation)}::pg_catalog.regclass`
+
+const asText = (text: string): string => `${literal(text)}::pg_catalog.text`
+
+const asDeclaration = (declaration: object): string => `${literal(JSON.stringify(declaration))}::pg_catalog.jsonb`
+
 const attachTo = (schema: string | undefined, relation: string, kind: AttachedKind, declaration: object): string =>
-  call(
-    schema,
-    CALLS[kind].attach,
-    `${literal(relation)}::pg_catalog.regclass`,
-    `${literal(JSON.stringify(declaration))}::pg_catalog.jsonb`,
-  )
+  call(schema, CALLS[kind].attach, asTable(relation), asDeclaration(declaration))
 
 /** Makes the triggers of a declaration, or replaces them. */
 export const attach = (table: TableName, kind: AttachedKind, declaration: object): string =>
@@ -173,8 +188,8 @@ export const detach = (
   `SELECT ${call(
     table.schema,
     CALLS[kind].detach,
-    `${literal(tableName(table))}::pg_catalog.regclass`,
-    ...[name, ...(keptAs === undefined ? [] : [keptAs])].map((one) => `${literal(one)}::pg_catalog.text`),
+    asTable(tableName(table)),
+    ...[name, ...(keptAs === undefined ? [] : [keptAs])].map(asText),
   )}`
 
 /** Numbers the rows of a table that have no number, or all of them anew. None of the triggers of the number exists. */
@@ -182,9 +197,29 @@ export const fillNumbers = (table: TableName, declaration: object, anew: boolean
   `SELECT ${call(
     table.schema,
     'unique_text_fill_number_v1',
-    `${literal(tableName(table))}::pg_catalog.regclass`,
-    `${literal(JSON.stringify(declaration))}::pg_catalog.jsonb`,
+    asTable(tableName(table)),
+    asDeclaration(declaration),
     String(anew),
+  )}`
+
+/** Gives the rows of a table the hashes and numbers of a text. Neither its triggers nor its index and check exist. */
+export const fillTexts = (table: TableName, declaration: object): string =>
+  `SELECT ${call(table.schema, 'unique_text_fill_v1', asTable(tableName(table)), asDeclaration(declaration))}`
+
+/** An error that names the rows which meet a condition. */
+interface Refusal {
+  /** SQL. */
+  readonly condition: string
+  readonly sqlstate: string
+  readonly message: string
+}
+
+export const refuseRows = (table: TableName, { condition, sqlstate, message }: Refusal): string =>
+  `SELECT ${call(
+    table.schema,
+    'unique_text_refuse_rows_v1',
+    asTable(tableName(table)),
+    ...[condition, sqlstate, message].map(asText),
   )}`
 
 const calledIn = (sql: string): LibraryPart | undefined =>
@@ -201,14 +236,18 @@ export const releaseNames = (table: TableName, names: string): string =>
   `SELECT ${call(
     table.schema,
     CALLS.name.detach,
-    `${literal(tableName(table))}::pg_catalog.regclass`,
-    `'names'::pg_catalog.text`,
+    asTable(tableName(table)),
+    asText('names'),
     `pg_catalog.to_regclass(${literal(table.schema === undefined || names.includes('"."') ? names : `${quote(table.schema)}.${names}`)})`,
   )}`
 
 /** The part of the library that a statement calls. */
 export const partUsedBy = (statement: string): LibraryPart | undefined =>
-  statement.startsWith('SELECT ') ? calledIn(statement) : undefined
+  /^(?:--[^\n]*\n)?SELECT /.test(statement) ? calledIn(statement) : undefined
+
+/** Whether a statement that calls the library does so for a table. */
+export const isCalledFor = (table: TableName, statement: string): boolean =>
+  statement.includes(`(${asTable(tableName(table))}`)
 
 /** A check that calls the library. TypeORM writes its expression into CREATE TABLE and ALTER TABLE. */
 export interface LibraryCheck {

@@ -1,9 +1,9 @@
 import type { InstalledTriggers } from '../sql/catalog'
-import { ensureLibrary } from '../sql/library'
-import { hashExpression, type TextTable } from '../sql/text-table'
+import { ensureLibrary, fillTexts } from '../sql/library'
+import { hashExpression, type TextRows, type TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
 import { type InstalledDeclaration, trustedIn, type WantedDeclaration, wantedDeclaration } from './attached'
-import type { GuardDeclaration } from './kinds'
+import { type GuardDeclaration, shortDeclaration } from './kinds'
 
 /** The guard of a text, as it should exist. */
 export interface Guard extends WantedDeclaration<GuardDeclaration> {
@@ -13,7 +13,10 @@ export interface Guard extends WantedDeclaration<GuardDeclaration> {
   readonly drop: readonly string[]
 }
 
-function declarationOf(table: TextTable): GuardDeclaration {
+/** The rules of rows, perhaps without what only a guard needs. */
+type GuardedRows = TextRows & Partial<Pick<TextTable, 'immutable' | 'maxChainLength' | 'guard'>>
+
+function declarationOf({ immutable = false, maxChainLength = 100, guard, ...table }: GuardedRows): GuardDeclaration {
   // Compared by name and SQL, because each copy of this package has its own objects.
   const isOwn = Object.values(digests).every(
     ({ name, sql }) => name !== table.digest.name || sql('t') !== table.digest.sql('t'),
@@ -32,14 +35,24 @@ function declarationOf(table: TextTable): GuardDeclaration {
     check: table.check,
     digest: table.digest.name,
     nullable: table.nullable,
-    immutable: table.immutable,
-    maxChainLength: table.maxChainLength,
+    immutable,
+    maxChainLength,
     normalizers: table.normalizers,
     ...(isOwn ? { hashed: hashExpression(table, 'NEW') } : {}),
     ...(table.deleted === undefined ? {} : { deleted: table.deleted }),
     ...(table.spread === undefined ? {} : { spread: true }),
-    ...(table.guard === `unique_text_${table.table}__${table.name}` ? {} : { guard: table.guard }),
+    ...(guard === undefined || guard === `unique_text_${table.table}__${table.name}` ? {} : { guard }),
   }
+}
+
+/**
+ * Gives every row the declared hash, number and flag. Rows that hold the same text are refused.
+ *
+ * @param digest the name of the digest. If it is not that of the rows, the digest is not known, and the statement fails
+ */
+export function fillHashes(rows: TextRows, digest = rows.digest.name): string {
+  const declaration: GuardDeclaration = { ...declarationOf(rows), digest }
+  return fillTexts(rows, shortDeclaration(declaration))
 }
 
 /** The ends of the names of triggers, by the events on which they fire, as `pg_trigger.tgtype`. */

@@ -23,7 +23,8 @@ import {
 import { trim } from '../../../src/text'
 import { chainFaults, hasCitus, useCluster } from '../../support/citus'
 import { type Declaration, textsOfTable } from '../../../src/registry/registry'
-import { rebuildRows } from '../../../src/sql/rebuild'
+import { ensureLibrary } from '../../../src/sql/library'
+import { fillHashes } from '../../../src/triggers/guard'
 import { generate, type Generated } from '../../support/generated'
 import { rejection } from '../../support/ledger'
 import { STEVENS, SUFFIX_SAFE } from '../../support/md5-collisions'
@@ -240,7 +241,8 @@ describe.runIf(hasCitus)('on a distributed table', () => {
       await dataSource.synchronize()
       if (distribution !== 'hash') await distribute(distribution)
       const [{ table: rows }] = textsOfTable(dataSource.getMetadata('Page')) as [Declaration]
-      const refused = await rejection(client.query(rebuildRows({ rows, primary: ['id'] })))
+      await client.query(ensureLibrary(rows.schema, 'rows'))
+      const refused = await rejection(client.query(fillHashes(rows)))
       expect(refused).toMatchObject({ code: '55000', table: 'page' })
     },
   )

@@ -77,11 +77,11 @@ test('a restore has left out the table of names: the migration that makes it giv
 })
 
 test.each([
-  ['with the column of its key', Legacy, 'id integer', 'by primary key (id): 7'],
-  ['without it', WithNewKey, 'other integer', 'by primary key (ctid): (0,1)'],
-])('rows of a table that has no primary key yet are named, %s', async (_, entity, column, named) => {
+  ['with the column of its key', Legacy, 'id integer'],
+  ['without it', WithNewKey, 'other integer'],
+])('rows of a table that has no primary key yet are named by ctid, %s', async (_, entity, column) => {
   const legacy = await db.dataSource([entity], { synchronize: false })
   await legacy.query(`DROP TABLE IF EXISTS legacy; CREATE TABLE legacy (${column}, url text)`)
   await legacy.query(`INSERT INTO legacy VALUES (7, 'a')`)
-  await expect(migrate(legacy)).rejects.toMatchObject({ detail: `The rows ${named}` })
+  await expect(migrate(legacy)).rejects.toMatchObject({ detail: 'The rows by ctid: (0,1)' })
 })

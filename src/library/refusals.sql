@@ -1,0 +1,56 @@
+-- typeorm-unique-text: refusals of rows, version 1. They serve rows.sql and migrations.
+--
+--   SELECT unique_text_refuse_rows_v1('page', 'url IS NULL', '23502', 'rows of table "page" hold NULL in "url"');
+--
+-- An error names at most ten rows by their primary key, or by ctid without one, and counts all of them. When these are
+-- corrected, the next error names others. No error shows a text. All functions run as their caller.
+
+CREATE FUNCTION "unique_text_refuse_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+-- A policy that hides a row raises 42501.
+SET row_security = off AS $refuse$
+-- Raises an error if rows t of the table meet a condition. Otherwise it returns the plan:
+--   condition               SQL
+--   alike                   expressions: groups of rows that are equal in them are refused, and single rows are not
+--   code, message, index    what the error has
+DECLARE
+  alike CONSTANT text := plan->>'alike';
+  names text;
+  keys text;
+  key text;
+  named text;
+  total bigint;
+BEGIN
+  SELECT coalesce('primary key (' || string_agg(a.attname, ', ' ORDER BY k.o) || ')', 'ctid'),
+      coalesce(string_agg(format('t.%I', a.attname), ', ' ORDER BY k.o), 't.ctid'),
+      -- concat shows a value as it is. A cast to text could be one that the owner of the type has made.
+      CASE WHEN count(*) > 1 THEN 'concat(ROW(%s))' ELSE 'concat(%s)' END
+    INTO names, keys, key FROM pg_index AS i CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, o)
+    JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    WHERE i.indrelid = on_table AND i.indisprimary AND k.o <= i.indnkeyatts;
+  key := format(key, keys);
+  EXECUTE format('SELECT string_agg(r.key, %L), max(r.total)
+      FROM (SELECT %s AS key, count(*) OVER () AS total FROM %s AS t WHERE %s %s LIMIT 10) AS r',
+      CASE WHEN alike IS NULL THEN ', ' ELSE '; ' END,
+      CASE WHEN alike IS NULL THEN key ELSE format('string_agg(%s, '', '' ORDER BY %s)', key, keys) END, on_table,
+      plan->>'condition', coalesce('GROUP BY ' || alike || ' HAVING count(*) > 1 ORDER BY 1', 'ORDER BY ' || keys))
+    INTO named, total;
+  IF named IS NULL THEN
+    RETURN plan;
+  END IF;
+  RAISE EXCEPTION USING ERRCODE = plan->>'code', CONSTRAINT = coalesce(plan->>'index', ''),
+    TABLE = (SELECT c.relname FROM pg_class AS c WHERE c.oid = on_table), MESSAGE = plan->>'message',
+    DETAIL = concat('The rows by ', names, ': ', named,
+      CASE WHEN total > 10 THEN format(' (10 of %s are shown)', total) END);
+END
+$refuse$;
+COMMENT ON FUNCTION "unique_text_refuse_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: names the rows that a migration refuses.';
+
+CREATE FUNCTION "unique_text_refuse_rows_v1"(on_table pg_catalog.regclass, condition pg_catalog.text,
+  code pg_catalog.text, message pg_catalog.text)
+RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp
+RETURN "unique_text_refuse_v1"(on_table,
+  pg_catalog.jsonb_build_object('condition', condition, 'code', code, 'message', message));
+COMMENT ON FUNCTION "unique_text_refuse_rows_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text, pg_catalog.text)
+  IS 'typeorm-unique-text: raises an error if rows meet a condition.';

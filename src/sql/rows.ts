@@ -1,0 +1,174 @@
+import { dollarQuote, list, literal, quote, unnest } from './identifier'
+import { refuseRows } from './library'
+import { SQLSTATE } from './sqlstate'
+import { equal, EQUALS, field, op, tableName, type TextTable } from './text-table'
+
+type TableName = Pick<TextTable, 'schema' | 'table'>
+
+/** Refuses rows that hold NULL in a column that is about to be NOT NULL, and names them. */
+export const raiseIfNulls = (table: TableName, column: string): string =>
+  refuseRows(table, {
+    condition: `${quote(column)} IS NULL`,
+    sqlstate: SQLSTATE.notNullViolation,
+    message:
+      `rows of table ${quote(table.table)} hold NULL in ${quote(column)}. ` +
+      `Give them a value or delete them, then run this again.`,
+  })
+
+/** A column whose texts were normalized in another way than the one that is declared now. */
+export interface Renormalized {
+  readonly column: string
+  /** `name@version`. */
+  readonly from: string
+  readonly to: string
+}
+
+/** The text by which a statement marks work that needs JavaScript. */
+export const NORMALIZE_BY_HAND = 'SQL cannot normalize them'
+
+/** Fails outside of a transaction (25P01), where a later failure would leave the table without its guard. */
+export const REQUIRE_TRANSACTION: readonly string[] = [
+  `-- This migration takes the guard away meanwhile, so it must run in a transaction.\nSAVEPOINT unique_text`,
+  'RELEASE SAVEPOINT unique_text',
+]
+
+/**
+ * Refuses rows whose texts another normalizer made, because SQL cannot normalize as JavaScript does. find-or-create
+ * does not find a text that is not normalized, and stores it again. The SQL begins with its replacement.
+ *
+ * @param name the name of the entity's class
+ */
+export function raiseIfUnnormalized(table: TableName, name: string, { column, from, to }: Renormalized): string {
+  const call = `await normalizeTexts(queryRunner, ${/^\w+$/.test(name) ? name : JSON.stringify(name)})`
+  const refusal = refuseRows(table, {
+    condition: `${quote(column)} IS NOT NULL`,
+    sqlstate: SQLSTATE.wrongState,
+    message:
+      `column ${quote(column)} of table ${quote(table.table)} has texts normalized by ${from}, not yet by ${to}. ` +
+      `${NORMALIZE_BY_HAND}: in the migration, replace this statement by ${call} (docs/changing-a-declaration.md).`,
+  })
+  return `-- Replace this statement by:  ${call}  of the package typeorm-unique-text\n${refusal}`
+}
+
+/** A table with texts, and with the columns of its primary key as they are stored. */
+interface StoredTable extends TableName {
+  readonly primary: readonly StoredColumn[]
+  readonly texts: readonly string[]
+}
+
+/** A column of a table in the database, with its type as SQL. */
+export interface StoredColumn {
+  readonly name: string
+  readonly type: string
+}
+
+/** Selects the columns that a table has in the database. A missing table has none. */
+export const storedColumns = (table: TableName): string =>
+  `SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type
+FROM pg_catalog.pg_attribute AS a
+WHERE a.attrelid ${EQUALS} pg_catalog.to_regclass(${literal(tableName(table))})
+  AND a.attnum ${op('>')} 0 AND NOT a.attisdropped`
+
+const CURSOR = 'unique_text_rows'
+
+/**
+ * Returns the statements that read all rows in batches. Each row has its table and its primary key as texts, and its
+ * texts. The cursor outlasts its transaction, because a migration may have none.
+ */
+export function readStoredTexts(
+  { primary, texts, ...table }: StoredTable,
+  rows: number,
+): { readonly open: string; readonly next: string; readonly close: string } {
+  const keys = ['t.tableoid', ...primary.map(({ name }) => field('t', name))].map((one) => `${one}::pg_catalog.text`)
+  const values = texts.map((name) => `${field('t', name)}::pg_catalog.text`)
+  return {
+    open: `DECLARE ${CURSOR} CURSOR WITH HOLD FOR
+SELECT ARRAY[${list(keys, 2)}] AS keys,
+  ARRAY[${list(values, 2)}]::pg_catalog.text[] AS texts
+FROM ${tableName(table)} AS t`,
+    next: `FETCH ${rows} FROM ${CURSOR}`,
+    close: `CLOSE ${CURSOR}`,
+  }
+}
+
+/** Writes the texts of some rows. The parameters are arrays of what `readStoredTexts` reads, one for each column. */
+export function writeStoredTexts({ primary, texts, ...table }: StoredTable): string {
+  const columns = [...primary.map((_, index) => `key_${index}`), ...texts.map((_, index) => `text_${index}`)]
+  const arrays = ['part', ...columns].map((_, index) => `$${index + 1}::pg_catalog.text[]`)
+  const same = primary.map(({ name, type }, index) => equal(field('t', name), `n.key_${index}::${type}`))
+  return `UPDATE ${tableName(table)} AS t
+SET ${list(
+    texts.map((name, index) => `${quote(name)} = n.text_${index}`),
+    2,
+  )}
+FROM ${unnest(arrays)} AS n (${['part', ...columns].join(', ')})
+WHERE ${[equal('t.tableoid', 'n.part::pg_catalog.oid'), ...same].join('\n  AND ')}`
+}
+
+/** The longest that a migration may exclude others outside a maintenance window. */
+const LOCK_SECONDS = 5
+
+/** What a migration does in a second on a busy server with two cores. */
+const ROWS_A_SECOND = 20_000
+const BYTES_A_SECOND = 25_000_000
+const MOST_ROWS = LOCK_SECONDS * ROWS_A_SECOND
+
+/** How long a migration waits for a lock if its role has no limit. Later sessions wait behind it. */
+const LOCK_TIMEOUT = '5s'
+
+/** The setting that lets a migration work on a large table. */
+const MAINTENANCE = 'unique_text.maintenance'
+
+/** The work of a migration on every row of a table while nobody else can use it. */
+export interface LargeWork {
+  /** The values that the rows get. */
+  readonly gives: 'hashes' | 'names' | 'numbers'
+  /** The alternative while others use the table, as a sentence. Only texts have one. */
+  readonly online?: string
+}
+
+/** @param what the entity and the property that are adopted */
+export const adoptInstead = (what: { readonly entity: string; readonly property: string }): string => {
+  const command = `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${what.entity}.${what.property}`
+  return (
+    `Run ${literal(`${command} --fake NAME`)} with the name of this migration: it does the same while others use the ` +
+    `table, and marks this migration alone as run. Move first what else this migration does into another one.`
+  )
+}
+
+/**
+ * Refuses a large table at the start of a migration that works on every row, because that locks everybody out. It also
+ * makes the server end the migration's statement if the client is killed, so that no lock remains.
+ */
+export function raiseIfLarge(rows: TableName, { gives, online }: LargeWork): string {
+  const message =
+    `table ${quote(rows.table)} is so large that this migration would lock everybody out for more than ${LOCK_SECONDS} ` +
+    `seconds while it gives the rows their ${gives}. ${online === undefined ? '' : `${online} `}In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
+    `unique_text.maintenance=on' } of the DataSource), and run it as it is.`
+  const relation = `${literal(tableName(rows))}::pg_catalog.regclass`
+  return `DO ${dollarQuote(`
+BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('client_connection_check_interval', '2s', true);
+  EXCEPTION WHEN OTHERS THEN
+    -- Not every platform can tell.
+    NULL;
+  END;
+  IF pg_catalog.current_setting('lock_timeout') ${EQUALS} '0' THEN
+    PERFORM pg_catalog.set_config('lock_timeout', '${LOCK_TIMEOUT}', true);
+  END IF;
+  IF coalesce(pg_catalog.current_setting('${MAINTENANCE}', true), '') ${op('<>')} 'on' AND (
+    SELECT pg_catalog.count(*) ${op('/')} ${ROWS_A_SECOND}.0 FROM (SELECT 1 FROM ${tableName(rows)} LIMIT ${MOST_ROWS + 1}) AS first_rows
+  ) ${op('+')} (
+    SELECT coalesce(pg_catalog.sum(pg_catalog.pg_table_size(part.oid)), 0) ${op('/')} ${BYTES_A_SECOND}.0 FROM (
+      SELECT ${relation} AS oid UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(${relation}) AS p) AS part
+  ) ${op('>')} ${LOCK_SECONDS} THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
+      MESSAGE = ${literal(message)};
+  END IF;
+END
+`)}`
+}
+
+/** Whether a statement is `raiseIfLarge`'s, which changes nothing. */
+export const isRefusalOfLarge = (query: string): boolean => query.includes(`setting('${MAINTENANCE}'`)
