@@ -540,7 +540,8 @@ CREATE FUNCTION "unique_text_code_v1"(on_table pg_catalog.regclass, declared pg_
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 -- PL/pgSQL reserves words that quote_ident leaves as they are otherwise, such as by and begin.
 SET quote_all_identifiers = on AS $code$
--- Returns the functions and triggers of a text, for unique_text_create_v1.
+-- Returns the functions and triggers of a text, for unique_text_create_v1, and for unique_text_number_rows_v1:
+--   hashed        the hash of the row NEW as SQL
 DECLARE
   home name;
   table_name name;
@@ -579,10 +580,12 @@ BEGIN
         AND (e.value::text !~ '^[1-9][0-9]{0,9}$' OR e.value > '2147483647') LIMIT 1;
   IF current_setting('server_encoding') <> 'UTF8' THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8';
-  ELSIF property IS NULL OR declared->>'index' IS NULL OR jsonb_typeof(declared->'text') IS DISTINCT FROM 'array'
-      OR declared->>'hashed' IS NULL AND coalesce(declared->>'digest', 'md5') NOT IN ('md5', 'sha256') THEN
+  ELSIF property IS NULL OR declared->>'index' IS NULL OR jsonb_typeof(declared->'text') IS DISTINCT FROM 'array' THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a declaration has the keys name, text and index',
-      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}. Another digest needs hashed.';
+      HINT = 'For instance {"name": "url", "text": ["url"], "index": "page_url"}.';
+  ELSIF declared->>'hashed' IS NULL AND coalesce(declared->>'digest', 'md5') NOT IN ('md5', 'sha256') THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('the digest "%s" is not known', declared->>'digest'),
+      HINT = 'The key hashed has the SQL of another digest than md5 and sha256.';
   ELSIF wrong IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('a declaration has no such key or value: %s', wrong);
   END IF;
@@ -704,7 +707,7 @@ $part$, number, taken_text, on_table, in_chain, ' AND t.' || deleted || ' IS NUL
   -- The conditions are short, because Postgres prepares them for every statement. Triggers fire in the order of names.
   -- Settle is AFTER, because a BEFORE trigger would make an UPDATE of several rows of a chain fail with 27000.
   -- settle_update names no columns, because a user's BEFORE trigger may change some that the statement does not name.
-  RETURN jsonb_build_object('declaration', declaration, 'guard', guard, 'main', 23,
+  RETURN jsonb_build_object('declaration', declaration, 'guard', guard, 'main', 23, 'hashed', hashed,
     'functions', jsonb_build_array(
       jsonb_build_object('name', guard, 'body', array_to_string(parts, '')),
       jsonb_build_object('name', 'unique_text_chain_v1', 'body', chain, 'shared', true)),
