@@ -4,7 +4,7 @@ import { addLookup } from '../sql/catalog'
 import { literal, qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { field, hashExpression, isFreed, isLive, rowHash, tableName, textIsNull } from '../sql/text-table'
-import { detach, ensureLibrary } from '../sql/library'
+import { detach } from '../sql/library'
 import { guardOf } from '../triggers/guard'
 import {
   chainColumns,
@@ -611,7 +611,7 @@ export const GUARDED: Way = {
       lock: undefined,
       statements: [...createRefused(target), readTexts(target, { from: 0, to: 16 }, 'wrong'), renormalize(target)],
     },
-    { step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: changeGuard(target) },
+    { step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: guardOf(target.table).create },
   ],
 }
 
@@ -670,9 +670,6 @@ async function guardAgain(run: AdoptRun): Promise<AdoptStep> {
   const { session, target } = run
   await refuseListed(run)
   if (target.isReady) await forgetState(session, target)
-  else await finishWork(session, target, 'guard', changeGuard(target))
+  else await finishWork(session, target, 'guard', guardOf(target.table).create)
   return 'done'
 }
-
-/** A migration that is marked as run would have created all of these parts. */
-const changeGuard = ({ table }: Target): string[] => [ensureLibrary(table.schema, 'rows'), guardOf(table).attach]

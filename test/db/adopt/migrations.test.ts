@@ -9,6 +9,7 @@ import {
 import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { adopt } from '../../../src/adopt'
+import { trim } from '../../../src/text'
 import { Name, UniqueName, type UniqueNameOptions } from '../../../src/names'
 import { NumberWithin, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
@@ -289,6 +290,26 @@ test('a migration that was generated elsewhere is marked as run', async () => {
   await adopt(dataSource, Page, { fake: 'AddsText1795255200000' })
   expect(await dataSource.runMigrations()).toEqual([])
   expect((await generate(dataSource)).up).toEqual([])
+  // The next one, generated there too, calls what this one has created.
+  const next = await generate(await db.dataSource([pageOf({ digest: 'sha256' })], { synchronize: false }))
+  expect(next.up.filter((one) => one.includes('unique_text_fill_v1'))).toHaveLength(1)
+  expect(next.up.join()).not.toContain('CREATE FUNCTION')
+})
+
+test('a migration with all that one of a text can have is marked as run, and one that fills another text is not', async () => {
+  await fillTable(client, 0)
+  await client.query('alter table page alter url drop not null')
+  const Trimmed = pageOf({ normalize: trim() })
+  const { up } = await generate(await db.dataSource([Trimmed], { synchronize: false }))
+  expect(up.join()).toMatch(/SAVEPOINT unique_text.*23502.*"unique_text_refuse_rows_v1".*"unique_text_fill_v1"/s)
+  const faked = async (statements: readonly string[]): Promise<unknown> => {
+    const migrations = [migrationOf('Trims1795255200006', statements)]
+    const dataSource = await db.dataSource([Trimmed], { synchronize: false, migrations })
+    return await adopt(dataSource, Trimmed, { fake: 'Trims1795255200006' }).catch((error: unknown) => error)
+  }
+  const other = up.map((one) => one.replaceAll(/"IDX_\w+"/gu, '"other"').replaceAll('"urlHash', '"otherHash'))
+  expect(String(await faked(other))).toMatch(/does other work/)
+  expect(await faked(up)).toMatchObject({ step: 'done' })
 })
 
 test('what the refusal of a large table advises is done as it says, and a migration behind it runs too', async () => {

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { addIndex } from '../../../src/sql/alter'
 import { fillHashes, guardOf } from '../../../src/triggers/guard'
-import { ensureLibrary } from '../../../src/sql/library'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
@@ -25,7 +24,6 @@ async function rebuild(before: TextTable, after = before): Promise<void> {
       'begin',
       ...guardOf(before).drop,
       ...addIndex(before).down,
-      ensureLibrary(after.schema, 'rows'),
       fillHashes(after),
       ...addIndex(after).up,
       ...guardOf(after).create,
