@@ -21,7 +21,9 @@ DECLARE
   named text;
   total bigint;
 BEGIN
-  SELECT coalesce('primary key (' || string_agg(a.attname, ', ' ORDER BY k.o) || ')', 'ctid'),
+  -- Groups are looked for among rows that were numbered, which have another ctid until the error undoes that.
+  SELECT coalesce('primary key (' || string_agg(a.attname, ', ' ORDER BY k.o) || ')',
+        CASE WHEN alike IS NULL THEN 'ctid' END),
       coalesce(string_agg(format('t.%I', a.attname), ', ' ORDER BY k.o), 't.ctid'),
       -- concat shows a value as it is. A cast to text could be one that the owner of the type has made.
       CASE WHEN count(*) > 1 THEN 'concat(ROW(%s))' ELSE 'concat(%s)' END
@@ -40,8 +42,8 @@ BEGIN
   END IF;
   RAISE EXCEPTION USING ERRCODE = plan->>'code', CONSTRAINT = coalesce(plan->>'index', ''),
     TABLE = (SELECT c.relname FROM pg_class AS c WHERE c.oid = on_table), MESSAGE = plan->>'message',
-    DETAIL = concat('The rows by ', names, ': ', named,
-      CASE WHEN total > 10 THEN format(' (10 of %s are shown)', total) END);
+    DETAIL = coalesce('The rows by ' || names || ': ' || concat(named,
+      CASE WHEN total > 10 THEN format(' (10 of %s are shown)', total) END), 'No primary key names the rows.');
 END
 $refuse$;
 COMMENT ON FUNCTION "unique_text_refuse_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
