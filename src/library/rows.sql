@@ -99,10 +99,11 @@ $rows$;
 COMMENT ON FUNCTION "unique_text_number_rows_v1"(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text) IS
   'typeorm-unique-text: gives rows their hashes and numbers.';
 
-CREATE FUNCTION "unique_text_fill_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb,
-  path pg_catalog.text DEFAULT pg_catalog.current_setting('search_path'))
-RETURNS pg_catalog.void LANGUAGE sql SET search_path = pg_catalog, pg_temp
+-- It has no path of its own, to pass on the one of its caller. All that it calls was found when it was created.
+CREATE FUNCTION "unique_text_fill_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
+RETURNS pg_catalog.void LANGUAGE sql
 RETURN "unique_text_number_rows_v1"(on_table, "unique_text_refuse_v1"(on_table, "unique_text_number_rows_v1"(on_table,
-  "unique_text_code_v1"(on_table, declared, ''::pg_catalog.text), path)), path);
-COMMENT ON FUNCTION "unique_text_fill_v1"(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text) IS
+  "unique_text_code_v1"(on_table, declared, ''::pg_catalog.text), pg_catalog.current_setting('search_path'))),
+  pg_catalog.current_setting('search_path'));
+COMMENT ON FUNCTION "unique_text_fill_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
   'typeorm-unique-text: gives rows that exist already their hashes and numbers, before unique_text_attach_v1.';

@@ -45,7 +45,7 @@ const PARTS: Readonly<
     sql: ROWS_SQL,
     functions: [
       'unique_text_number_rows_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
-      'unique_text_fill_v1(pg_catalog.regclass, pg_catalog.jsonb, pg_catalog.text)',
+      'unique_text_fill_v1(pg_catalog.regclass, pg_catalog.jsonb)',
     ],
   },
   names: {
