@@ -30,7 +30,7 @@ BEGIN
       CASE WHEN count(*) > 1 THEN 'concat(ROW(%s))' ELSE 'concat(%s)' END
     INTO names, keys, key FROM pg_index AS i CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, o)
     JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    WHERE i.indrelid = on_table AND i.indisprimary AND k.o <= i.indnkeyatts;
+    WHERE i.indrelid = on_table AND i.indisprimary;
   key := format(key, keys);
   EXECUTE format('SELECT string_agg(r.key, %L), max(r.total)
       FROM (SELECT %s AS key, count(*) OVER () AS total FROM %s AS t WHERE %s %s LIMIT 10) AS r',

@@ -83,11 +83,11 @@ describe.each(['report', 'attach', 'texts', 'refusals', 'rows', 'names', 'number
       expect(sql.split('\n').filter((line) => line.length > 120)).toEqual([])
     })
     test('pins the search path of each function, unless all that it calls was found when it was created', () => {
-    const functions = sql.match(/CREATE (?:%s )?FUNCTION/g) ?? []
-    const bound = sql.match(/ LANGUAGE sql\nRETURN /g) ?? []
-    expect(sql.match(/SET search_path = pg_catalog, pg_temp/g)).toHaveLength(functions.length - bound.length)
-  })
-  test('is made in a schema that a table names', () => {
+      const functions = sql.match(/CREATE (?:%s )?FUNCTION/g) ?? []
+      const bound = sql.match(/ LANGUAGE sql\nRETURN /g) ?? []
+      expect(sql.match(/SET search_path = pg_catalog, pg_temp/g)).toHaveLength(functions.length - bound.length)
+    })
+    test('is made in a schema that a table names', () => {
       const named = createPart('other', part).match(/"other"\."unique_text_/g)
       expect(named).toHaveLength(sql.match(/"unique_text_/g)?.length ?? 0)
     })
