@@ -48,9 +48,10 @@ describe('a table is filled by hand, and its index, check and guard fit', () => 
     ['of a text', textTable({ digest: sha256, nullable: true })],
     ['of a text within a scope', textTable({ digest: sha256, nullable: true, scope: ['tenant'] })],
     [
-      'of two columns',
+      'of two columns that may be NULL',
       textTable({
         digest: sha256,
+        nullable: true,
         text: [
           { name: 'url', prefix: '' },
           { name: 'title', prefix: '' },
@@ -83,6 +84,63 @@ describe('a table is filled by hand, and its index, check and guard fit', () => 
     await create(table, '')
     await expect(fill(table, { digest: 'crc32' })).rejects.toMatchObject({ code: '22023' })
     await fill(table, { digest: 'own', hashed: `'x'::bytea` })
+  })
+})
+
+describe('texts of equal hash', () => {
+  const table = textTable({ digest: sha256, nullable: true })
+  const alike = { digest: 'one for all', hashed: `'x'::bytea` }
+  const rows = async (): Promise<string[]> => {
+    const { rows } = await client.query<{ row: string }>(
+      `select concat(id, '@', "urlHashNumber", case when "urlHashChained" then '!' end, ' ' || "urlHash"::text) as row
+        from only page order by id`,
+    )
+    return rows.map(({ row }) => row)
+  }
+
+  test('are numbered in the order of their former numbers, without those that are deleted or NULL', async () => {
+    await create(
+      table,
+      `(1, 1, 'a', null), (2, 1, 'b', null), (3, 1, 'c', null), (4, 2, 'd', null), (5, 1, null, null)`,
+    )
+    await client.query(`update page set "urlHashNumber" = case id when 1 then 9 when 2 then 3 else 1 end;
+      update page set "deletedAt" = now() where id = 3`)
+    await fill({ ...table, scope: ['tenant'] }, { ...alike, deleted: 'deletedAt' })
+    expect(await rows()).toEqual(['1@1 \\x78', '2@0! \\x78', '3@0 \\x78', '4@0 \\x78', '5@0'])
+  })
+
+  test('that deleted rows have, too, may be equal', async () => {
+    await create(table, `(1, 1, 'a', null), (2, 1, 'a', null), (3, 1, 'b', null)`)
+    await client.query(`update page set "deletedAt" = now(), "urlHashNumber" = 1 where id = 1`)
+    await fill(table, { ...alike, deleted: 'deletedAt' })
+    expect(await rows()).toEqual(['1@0 \\x78', '2@0! \\x78', '3@1 \\x78'])
+  })
+
+  test('are other texts, though a collation takes them for equal', async () => {
+    await client.query(`create collation loose (provider = icu, locale = 'und-u-ks-level1', deterministic = false)`)
+    await create(table, `(1, 1, 'a', null), (2, 1, 'A', null)`)
+    await client.query('alter table page alter url type text collate loose')
+    await fill(table, alike)
+    expect(await rows()).toEqual(['1@0! \\x78', '2@1 \\x78'])
+  })
+
+  test('of a child by INHERITS may be equal, and take no number of the table', async () => {
+    await create(table, `(3, 1, 'a', null), (4, 1, 'b', null)`)
+    await client.query(`create table kid () inherits (page);
+      insert into kid (id, url) values (1, 'a'), (2, 'a'), (3, 'b')`)
+    await fill(table, alike)
+    expect(await rows()).toEqual(['3@0! \\x78', '4@1 \\x78'])
+  })
+
+  test('of a partitioned table are in one chain', async () => {
+    await client.query(`create table page (id integer, url text, "urlHash" bytea, "urlHashNumber" integer not null default 0,
+      "urlHashChained" boolean not null default false) partition by list (id);
+      create table one partition of page for values in (1); create table two partition of page for values in (2);
+      insert into page (id, url) values (1, 'a'), (2, 'b')`)
+    await fill(table, alike)
+    expect((await client.query('select "urlHashNumber" as n from page order by 1')).rows).toEqual([{ n: 0 }, { n: 1 }])
+    await client.query(`update page set url = 'a'`)
+    await expect(fill(table, alike)).rejects.toMatchObject({ code: '23505' })
   })
 })
 

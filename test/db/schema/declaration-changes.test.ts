@@ -653,7 +653,6 @@ describe('what cannot be', () => {
     await client.query('alter table page owner to current_user; drop owned by migrator cascade; drop role migrator')
   })
 
-  /** The first round counts a row as done where the UPDATE returns what it wrote: an AFTER trigger can undo it later. */
   test("a user's AFTER trigger that undoes the numbering behind it is an error", async () => {
     await create(page({}), APART)
     await client.query(
