@@ -80,9 +80,9 @@ BEGIN
       MESSAGE = format('a trigger on table "%s" undid the numbering of "%s". Disable it while this runs.', t.relname,
         declaration->>'name');
   END IF;
-  -- The texts of a chain are compared, which hardly any row is in with another one.
+  -- Only texts of a chain with several rows are compared.
   RETURN plan || jsonb_build_object('due', due, 'code', '23505', 'index', declaration->'index',
-    'condition', concat(format('(t.%s > 0 OR t.%s)', number, flag), ' AND t.' || deleted || ' IS NULL',
+    'condition', concat(format('(t.%s > 0 OR t.%s)', number, flag),
       CASE WHEN plain THEN format(' AND t.tableoid = %L', t.oid) END),
     'alike', array_to_string(ARRAY(SELECT format('t.%I', c) FROM unnest(scopes) AS c) || ('t.' || hash)
       || ARRAY(SELECT format('t.%I::text COLLATE "C"', c) FROM unnest(texts) AS c), ', '),

@@ -157,26 +157,22 @@ export function outOfShards(relation: string, { kind, column }: Partial<Distribu
   return `Run SELECT undistribute_table(${name}${cascade}), then this command and its migration, then ${again}`
 }
 
-/** Refuses to work on rows if Citus has distributed their table, in PL/pgSQL. Without Citus it does nothing. */
-export const raiseIfShards = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
+/** Refuses to work on rows if Citus has distributed their table. Without Citus it does nothing. */
+export const raiseIfDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
   const relation = literal(tableName(rows))
-  return `IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+  return `DO ${dollarQuote(`
+BEGIN
+  IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
     IF EXISTS (SELECT FROM pg_catalog.pg_dist_partition AS d
       WHERE d.logicalrelid ${EQUALS} pg_catalog.to_regclass(${relation})) THEN
       RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
         MESSAGE = ${literal(`Citus keeps the rows of table ${quote(rows.table)} in shards, where a migration cannot change hashes and numbers`)},
         HINT = ${literal(`Run SELECT undistribute_table(${relation}), then this, then distribute the table again (docs/scale.md).`)};
     END IF;
-  END IF;`
-}
-
-/** The same as a statement. */
-export const raiseIfDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string =>
-  `DO ${dollarQuote(`
-BEGIN
-  ${raiseIfShards(rows)}
+  END IF;
 END
 `)}`
+}
 
 /*
  * Statements in the forms that a distributed table accepts: one table in each, no CTE that writes, no LATERAL, no list
