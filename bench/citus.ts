@@ -9,13 +9,14 @@ import { createHash, randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { Pool } from 'pg'
 import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm'
-import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, withUniqueText } from '../src'
+import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText, withUniqueText } from '../src'
 
 @Entity({ name: 'ours_by_scope' })
 class ByScope {
   @PrimaryColumn('uuid') id!: string
   @PrimaryColumn('int') shop!: number
   @UniqueText({ scope: ['shop'] }) url!: string
+  @Column('int', { default: 0 }) price!: number
 }
 
 @Entity({ name: 'ours_by_hash' })
@@ -23,6 +24,7 @@ class ByHash {
   @PrimaryColumn('uuid') id!: string
   @Column('int') shop!: number
   @UniqueText({ scope: ['shop'], spread: 'citus' }) url!: string
+  @Column('int', { default: 0 }) price!: number
 }
 
 interface Row {
@@ -35,10 +37,13 @@ interface Side {
   readonly one: (row: Row) => Promise<unknown>
   readonly many: (rows: readonly Row[]) => Promise<unknown>
   readonly list: (rows: readonly Row[]) => Promise<unknown>
+  readonly upsert: (rows: readonly Row[]) => Promise<unknown>
 }
 
 const SHOPS = 100
 const CALLERS = 4
+/** Another one for each row of an upsert, so that it has something to change. */
+let price = 0
 const HASH_OF = (text: string): string => createHash('md5').update(text).digest('hex')
 
 function ours(dataSource: DataSource, entity: typeof ByScope | typeof ByHash): Side {
@@ -47,6 +52,13 @@ function ours(dataSource: DataSource, entity: typeof ByScope | typeof ByHash): S
     one: async (row) => await findOrCreate(manager, entity, row),
     many: async (rows) => await findOrCreateMany(manager, entity, rows),
     list: async (rows) => await insertOrFail(manager, entity, rows),
+    upsert: async (rows) =>
+      await upsertByText(
+        manager,
+        entity,
+        rows.map((row) => ({ ...row, price: price++ })),
+        { update: ['price'] },
+      ),
   }
 }
 
@@ -56,7 +68,7 @@ function plain(pool: Pool, table: string): Side {
     text: sql,
     values,
   })
-  const find = `SELECT id, shop, url FROM ${table} WHERE shop = $1 AND hash = $2`
+  const find = `SELECT id, shop, url, price FROM ${table} WHERE shop = $1 AND hash = $2`
   const insert = async (rows: readonly Row[], end: string): Promise<number> => {
     const values = rows.map((_, at) => `($${at * 4 + 1}, $${at * 4 + 2}, $${at * 4 + 3}, $${at * 4 + 4})`)
     const sql = `INSERT INTO ${table} (id, shop, url, hash) VALUES ${values.join(', ')} ${end}`
@@ -65,7 +77,7 @@ function plain(pool: Pool, table: string): Side {
   }
   const sorted = (rows: readonly Row[]): readonly Row[] =>
     rows.toSorted((one, other) => (HASH_OF(one.url) < HASH_OF(other.url) ? -1 : 1))
-  const conflict = 'ON CONFLICT DO NOTHING RETURNING id, shop, url'
+  const conflict = 'ON CONFLICT DO NOTHING RETURNING id, shop, url, price'
   return {
     one: async (row) => {
       const key = [row.shop, HASH_OF(row.url)]
@@ -74,14 +86,23 @@ function plain(pool: Pool, table: string): Side {
     },
     many: async (rows) => {
       const found = await pool.query<Row>(
-        `SELECT id, shop, url FROM ${table} WHERE shop = ANY ($1::int[]) AND hash = ANY ($2::uuid[])`,
+        `SELECT id, shop, url, price FROM ${table} WHERE shop = ANY ($1::int[]) AND hash = ANY ($2::uuid[])`,
         [rows.map(({ shop }) => shop), rows.map(({ url }) => HASH_OF(url))],
       )
       const known = new Set(found.rows.map(({ shop, url }) => `${shop} ${url}`))
       const missing = rows.filter(({ shop, url }) => !known.has(`${shop} ${url}`))
       if (missing.length > 0) await insert(sorted(missing), conflict)
     },
-    list: async (rows) => await insert(sorted(rows), 'RETURNING id, shop, url'),
+    list: async (rows) => await insert(sorted(rows), 'RETURNING id, shop, url, price'),
+    upsert: async (rows) => {
+      const values = rows.map((_, at) => `($${[1, 2, 3, 4, 5].map((nth) => at * 5 + nth).join(', $')})`)
+      const sql = `INSERT INTO ${table} (id, shop, url, hash, price) VALUES ${values.join(', ')}
+        ON CONFLICT (shop, hash) DO UPDATE SET price = excluded.price RETURNING id, shop, url, price`
+      await pool.query(
+        sql,
+        sorted(rows).flatMap(({ id, shop, url }) => [id, shop, url, HASH_OF(url), price++]),
+      )
+    },
   }
 }
 
@@ -132,6 +153,12 @@ const STEPS: readonly Step[] = [
     rows: KNOWN,
     run: async (side, known) => await inParts(again(known), 500, side.many),
   },
+  { name: 'new, upserts of 500', rows: 1_000, run: async (side) => await inParts(freshRows(1_000), 500, side.upsert) },
+  {
+    name: 'known, upserts of 500',
+    rows: 1_000,
+    run: async (side, known) => await inParts(again(known.slice(0, 1_000)), 500, side.upsert),
+  },
   { name: 'new, lists of 100', rows: 1_000, run: async (side) => await inParts(freshRows(1_000), 100, side.list) },
 ]
 
@@ -180,7 +207,7 @@ async function main(): Promise<void> {
     ['plain_by_scope', 'shop'],
     ['plain_by_hash', 'hash'],
   ]) {
-    await pool.query(`CREATE TABLE ${table} (id uuid, shop int NOT NULL, url text NOT NULL, hash uuid NOT NULL,
+    await pool.query(`CREATE TABLE ${table} (id uuid, shop int NOT NULL, url text NOT NULL, hash uuid NOT NULL, price int NOT NULL DEFAULT 0,
       PRIMARY KEY (id, ${column}), UNIQUE (shop, hash))`)
     await pool.query(`SELECT create_distributed_table('${table}', '${column}')`)
   }
