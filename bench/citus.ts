@@ -1,5 +1,5 @@
 /**
- * CITUS_URL=… npx tsx bench/citus.ts            a distributed table of ours beside a plain one, as JSON
+ * CITUS_URL=… npx tsx bench/citus.ts [--only upserts]   a distributed table of ours beside a plain one, as JSON
  *
  * The plain table is distributed alike, has a unique index on scope and hash, and a client of its own SQL, prepared by name,
  * which looks, inserts, and looks again. Both take turns; a figure is the median of the rounds, a ratio that of the rounds' ratios.
@@ -162,11 +162,11 @@ const STEPS: readonly Step[] = [
   { name: 'new, lists of 100', rows: 1_000, run: async (side) => await inParts(freshRows(1_000), 100, side.list) },
 ]
 
-async function measure(sides: readonly Side[], rounds: number): Promise<Record<string, unknown>> {
+async function measure(sides: readonly Side[], rounds: number, only: string): Promise<Record<string, unknown>> {
   const known = freshRows(KNOWN)
   for (const side of sides) await inParts(known, 500, side.many)
   const figures: Record<string, unknown> = {}
-  for (const { name, rows, run } of STEPS) {
+  for (const { name, rows, run } of STEPS.filter((step) => step.name.includes(only))) {
     const times = sides.map((): number[] => [])
     const cpu = sides.map(() => 0)
     for (let round = -1; round < rounds; round += 1) {
@@ -192,7 +192,9 @@ async function measure(sides: readonly Side[], rounds: number): Promise<Record<s
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '9' }, node: { type: 'string' } } })
+  const { values } = parseArgs({
+    options: { rounds: { type: 'string', default: '9' }, only: { type: 'string', default: '' } },
+  })
   const url = process.env['CITUS_URL'] ?? ''
   const dataSource = withUniqueText(
     new DataSource({ type: 'postgres', url, entities: [ByScope, ByHash], poolSize: CALLERS }),
@@ -213,8 +215,8 @@ async function main(): Promise<void> {
   }
   const rounds = Number(values.rounds)
   const figures = {
-    byScope: await measure([ours(dataSource, ByScope), plain(pool, 'plain_by_scope')], rounds),
-    byHash: await measure([ours(dataSource, ByHash), plain(pool, 'plain_by_hash')], rounds),
+    byScope: await measure([ours(dataSource, ByScope), plain(pool, 'plain_by_scope')], rounds, values.only),
+    byHash: await measure([ours(dataSource, ByHash), plain(pool, 'plain_by_hash')], rounds, values.only),
   }
   console.log(JSON.stringify(figures, undefined, 2))
   await pool.query(drop)

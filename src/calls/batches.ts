@@ -152,7 +152,8 @@ export interface BatchQuery {
   readonly values: readonly ((string | null) | readonly (string | boolean | null)[])[]
 }
 
-export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): BatchQuery {
+/** @param isUnchanged in a distributed table: finds the rows that need no update */
+export function batchQuery(rules: BatchRules, items: readonly BatchItem[], isUnchanged = false): BatchQuery {
   const { entityText, updates } = rules
   const [first] = items
   const sets = rules.defaults ? columnSets(items) : []
@@ -169,6 +170,7 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
       few.map(([name]) => name),
       updates,
       items.length <= FEW_ROWS,
+      isUnchanged,
     ),
     values: [
       ...columns,
@@ -246,22 +248,20 @@ export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[
 export const MAX_PARAMETERS = 65_535
 
 /**
- * Returns INSERTs of these rows of a batch into a distributed table, with their positions in the batch. One statement
- * inserts all rows, unless they set very many columns.
+ * Returns INSERTs of rows into a distributed table, each with its rows. One statement inserts all rows, unless they set
+ * very many columns.
  */
 export function* createQueries(
   { entityText }: BatchRules,
   items: readonly BatchItem[],
-  missing: readonly number[],
-): Generator<{ readonly query: BatchQuery; readonly places: readonly number[] }> {
-  const chosen = missing.flatMap((index) => items[index] ?? [])
-  const others = [...new Set(columnSets(chosen).flatMap((row) => row.others))]
+): Generator<{ readonly query: BatchQuery; readonly part: readonly BatchItem[] }> {
+  const others = [...new Set(columnSets(items).flatMap((row) => row.others))]
   const shape = rowShape(entityText, others)
   const width = insertColumns(shape).length
   const keyLength = width - others.length
   const length = Math.floor((MAX_PARAMETERS - keyLength) / width)
-  for (let start = 0; start < chosen.length; start += length) {
-    const part = chosen.slice(start, start + length)
+  for (let start = 0; start < items.length; start += length) {
+    const part = items.slice(start, start + length)
     const columns = columnsOf(part, others)
     const given = columns.slice(0, keyLength)
     const brings = part.map(
@@ -272,13 +272,8 @@ export function* createQueries(
     const values = brings.flatMap((isBrought, nth) =>
       columns.flatMap((column, index) => (isBrought(index) ? [column[nth] ?? null] : [])),
     )
-    yield {
-      query: {
-        statement: createSpreadStatement(shape, given, brings),
-        values: [...scopesOf(shape.table, given), ...values],
-      },
-      places: missing.slice(start, start + length),
-    }
+    const statement = createSpreadStatement(shape, given, brings)
+    yield { query: { statement, values: [...scopesOf(shape.table, given), ...values] }, part }
   }
 }
 

@@ -7,7 +7,7 @@ import { registry } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'
 import { columnDefaults } from '../sql/catalog'
 import type { BatchRow } from '../sql/find'
-import { isRowError } from '../sql/sqlstate'
+import { isRowError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { guardError } from '../typeorm/refusals'
 import { Attempts } from './attempts'
@@ -234,8 +234,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const { results, progress } = this
     const { metadata, declaration } = entityText
     // An event before the write must be limited to rows that will be inserted, so each row is written by itself.
+    // In the caller's transaction, an UPDATE of many shards would keep others from them until its end, and nobody could
+    // repeat it after a deadlock.
     const singly = updates
-      ? isHeard(entityText) || entityText.ready.distributed === true
+      ? isHeard(entityText) || (entityText.ready.distributed === true && session.inTransaction)
       : listensTo('Insert', entityText)
     const isDeferred = typeof create === 'function'
     const base = { ...this.rules, entityText, session, deleted, results, progress, singly, isDeferred }
@@ -491,7 +493,9 @@ async function completeMissing<Entity extends ObjectLiteral>(
     }
     if (answer) {
       const seen = new Set(answer.rows.map(({ index }) => items[index]))
-      for (const item of takeAnswers(call, items, answer)) put(seen.has(item) ? left : missing, item)
+      const unanswered = new Set(items)
+      takeAnswers(call, items, answer, unanswered)
+      for (const item of unanswered) put(seen.has(item) ? left : missing, item)
     } else for (const item of items) put(left, item)
     call.progress.report()
   }
@@ -532,19 +536,50 @@ async function runBatch<Entity extends ObjectLiteral>(
   { items, alone }: Batch,
   statementRuns = false,
 ): Promise<void> {
-  const deferred = call.isDeferred ? items.filter(({ create }) => create) : []
-  if (alone || call.singly || deferred.length === items.length) return await runSingly(call, items)
-  const together = deferred.length === 0 ? items : items.filter(({ create }) => !create)
-  let answer: BatchAnswer
-  try {
-    answer = call.entityText.ready.distributed
-      ? await sendSpread(call, together)
-      : await sendBatch(call, batchQuery(call, together))
-  } catch (error) {
-    return await runAgain(call, items, error, statementRuns)
+  const together = call.isDeferred ? items.filter(({ create }) => !create) : items
+  if (alone || call.singly || together.length === 0) return await runSingly(call, items)
+  const left = new Set(items)
+  const send: Send = async (part, query) => {
+    const answer = await sendBatch(call, query)
+    takeAnswers(call, part, answer, left)
+    return answer
   }
-  const left = takeAnswers(call, together, answer).concat(deferred)
-  if (left.length > 0) await runSingly(call, left)
+  try {
+    if (!call.entityText.ready.distributed) await send(together, batchQuery(call, together))
+    else if (items.some(({ row }) => isChanging(call.updates, row))) await updateSpread(call, left, send)
+    else await findOrCreateSpread(call, together, send)
+  } catch (error) {
+    return await runAgain(call, [...left], error, statementRuns)
+  }
+  if (left.size > 0) await runSingly(call, [...left])
+}
+
+/** Sends a statement for rows, and takes its answers, so that no later error sends it again for these. */
+type Send = (part: readonly BatchItem[], query: BatchQuery) => Promise<BatchAnswer>
+
+/** Looks rows up in a distributed table, then inserts the missing ones. */
+async function findOrCreateSpread(rules: BatchRules, items: readonly BatchItem[], send: Send): Promise<void> {
+  const found = await send(items, findQuery(rules, items))
+  const seen = new Set(found.rows.map(({ index }) => items[index]))
+  const missing = items.filter((item) => !seen.has(item))
+  for (const { query, part } of createQueries(rules, missing)) await send(part, query)
+}
+
+/**
+ * Updates rows of a distributed table, looks up those that may need no update, then inserts the others.
+ *
+ * @param left the rows without an answer
+ */
+async function updateSpread(rules: BatchRules, left: ReadonlySet<BatchItem>, send: Send): Promise<void> {
+  const { updates } = rules
+  // A statement for every shard costs more than a few for one.
+  if (left.size <= FEW_ROWS) return
+  const finds = updates?.skipUnchanged || updates?.where ? [false, true] : [false]
+  for (const isUnchanged of finds) {
+    const rest = [...left]
+    if (rest.length > 0) await send(rest, batchQuery(rules, rest, isUnchanged))
+  }
+  for (const { query, part } of createQueries(rules, [...left])) await send(part, query)
 }
 
 /** Finds the rows of a batch that was refused for some of them, by sending them in smaller parts. */
@@ -557,7 +592,10 @@ async function runAgain<Entity extends ObjectLiteral>(
   const changed = await onChanged(call, error)
   if (changed) return await runBatch(changed, { items, alone: false }, statementRuns)
   if (!isRowError(error)) throw error
-  if (items.length <= FEW_ROWS) return await runSingly(call, items)
+  const { distributed } = call.entityText.ready
+  // Citus refuses SQL in a batch that it accepts with the values of one row.
+  const isUnsupported = distributed && serverError(error)?.code === SQLSTATE.featureNotSupported
+  if (items.length <= FEW_ROWS || isUnsupported) return await runSingly(call, items)
   if (statementRuns || (await runsWithoutRows(call, items))) {
     // A row is refused for its values. Trying each half finds it.
     const middle = Math.ceil(items.length / 2)
@@ -614,25 +652,23 @@ interface BatchAnswer {
   readonly attempts: number
 }
 
-/** @returns the rows with no answer, several answers, or an unwanted deleted row: each is handled by itself */
+/** @param left keeps the rows with no answer, several answers, or an unwanted deleted row: each is handled by itself */
 function takeAnswers<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
   { rows, attempts }: BatchAnswer,
-): BatchItem[] {
+  left: Set<BatchItem>,
+): void {
   const answers: (BatchRow | undefined)[] = []
   const doubled = new Set<number>()
   for (const row of rows) {
     if (answers[row.index]) doubled.add(row.index)
     answers[row.index] = row
   }
-  const unanswered: BatchItem[] = []
   for (const [index, item] of items.entries()) {
     const stored = answers[index]
-    if (!stored || doubled.has(index) || (call.deleted !== 'return' && isDeleted(call.entityText, stored))) {
-      unanswered.push(item)
-      continue
-    }
+    if (!stored || doubled.has(index) || (call.deleted !== 'return' && isDeleted(call.entityText, stored))) continue
+    left.delete(item)
     try {
       const entity = hydrate(call.entityText, call.session, stored) as Entity
       writeResult(call, item, { entity, created: stored.created, attempts })
@@ -640,7 +676,6 @@ function takeAnswers<Entity extends ObjectLiteral>(
       writeError(call, item, error)
     }
   }
-  return unanswered
 }
 
 /** Runs rows one by one with savepoints, because a refused row must not abort the caller's transaction. */
@@ -721,29 +756,6 @@ function writeResult<Entity extends ObjectLiteral>(
   if (!repeats) return
   const again = { ...result, created: false }
   for (const repeat of repeats) results[repeat.input] = again
-}
-
-/**
- * Looks rows up in a distributed table, then inserts the missing ones. Rows without a result are then sent one by one.
- */
-async function sendSpread<Entity extends ObjectLiteral>(
-  call: ManyCall<Entity>,
-  items: readonly BatchItem[],
-): Promise<BatchAnswer> {
-  const found = await sendBatch(call, findQuery(call, items))
-  const seen = new Set(found.rows.map(({ index }) => index))
-  const missing = items.map((_, index) => index).filter((index) => !seen.has(index))
-  const rows = [...found.rows]
-  let { attempts } = found
-  for (const { query, places } of createQueries(call, items, missing)) {
-    const created = await sendBatch(call, query)
-    for (const row of created.rows) {
-      const index = places[row.index]
-      if (index !== undefined) rows.push({ ...row, index })
-    }
-    attempts = Math.max(attempts, created.attempts)
-  }
-  return { rows: rows.filter(({ index }) => index >= 0), attempts }
 }
 
 /** Sends a batch, and repeats attempts until one succeeds. */

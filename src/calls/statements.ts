@@ -13,7 +13,7 @@ import {
   type RowShape,
   type Statement,
 } from '../sql/find'
-import { updateSpreadStatement } from '../sql/spread'
+import { updateManySpreadStatement, updateSpreadStatement } from '../sql/spread'
 import { deleteStatement, type UpdateShape, upsertManyStatement, upsertStatement } from '../sql/upsert'
 import {
   cached,
@@ -81,6 +81,7 @@ export function upsertStatementsOf(
  *
  * @param defaults SQL of the defaults of those `others` that some of its rows leave out
  * @param fewRows whether the statement is prepared
+ * @param isUnchanged in a distributed table: finds the rows that need no update
  */
 export function batchStatementOf(
   entityText: ReadyText,
@@ -89,6 +90,7 @@ export function batchStatementOf(
   fewScopes: readonly string[],
   updates: Updates | undefined,
   fewRows: boolean,
+  isUnchanged: boolean,
 ): Statement<BatchRow> {
   const update = updates ? others.filter((name) => updates.columns.has(name)) : []
   const key = [
@@ -101,12 +103,14 @@ export function batchStatementOf(
     ...update,
     `${fewRows} ${updates?.skipUnchanged}`,
   ]
-  if (updates) key.push(updates.sqlKey)
+  if (updates) key.push(updates.sqlKey, String(isUnchanged))
   return cached(entityText.batchStatements, key, () => {
     const shape = { ...rowShape(entityText, others), defaults, fewScopes }
-    return updates && isChanging(updates, { others })
-      ? upsertManyStatement(shape, updateShape(entityText, updates, update), fewRows)
-      : findOrCreateManyStatement(shape, fewRows)
+    if (!updates || !isChanging(updates, { others })) return findOrCreateManyStatement(shape, fewRows)
+    const changes = updateShape(entityText, updates, update)
+    return entityText.ready.distributed
+      ? updateManySpreadStatement(shape, changes, isUnchanged)
+      : upsertManyStatement(shape, changes, fewRows)
   })
 }
 

@@ -1,5 +1,6 @@
-import { asStored } from './types'
-import { dollarQuote, literal, qualified, quote } from './identifier'
+import { broughtOr, BY_ORDINAL } from './batch'
+import { asStored, typeOf } from './types'
+import { dollarQuote, list, literal, qualified, quote, unnest } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import {
   anyNumber,
@@ -25,6 +26,8 @@ import {
 } from './find'
 import {
   alike,
+  bytewise,
+  equal,
   EQUALS,
   field,
   type HolderColumns,
@@ -280,6 +283,76 @@ WHERE ${isTheRow(shape)}${isOfClass(update)}${condition ? `\n    AND (${conditio
 RETURNING ${returnedRow(shape, CREATED.no)}`,
     parserOf(shape, true),
   )
+}
+
+/**
+ * Updates the rows that hold the texts of a batch, or finds those that need no update. Takes the parameters of
+ * `upsertManyStatement`. Of rows with scopes that are equal once stored, only the first is answered. A text that several
+ * rows hold is not.
+ *
+ * An array has the type of its column. In an UPDATE, Citus refuses a cast of a text that depends on settings, and a
+ * worker would cast by its own. An array of arrays would flatten, so their texts are cast.
+ */
+export function updateManySpreadStatement(
+  rowShape: RowShape,
+  update: UpdateShape,
+  isUnchanged: boolean,
+): Statement<BatchRow> {
+  const shape = unechoed(rowShape)
+  const { table, types, spatial, defaults } = shape
+  const columns = insertColumns(shape)
+  const used = new Set(table.scope)
+  const sent = (name: string): string => `i.c${used.add(name) && columns.indexOf(name)}`
+  const given = (name: string, otherwise = 'NULL'): string => (used.add(name), broughtOr(shape, name, otherwise))
+  const condition = conditionOf(shape, update, sent, given)
+  const set = assignments(update, given)
+  const typeOfArray = (name: string): string => {
+    const type = name === table.hash ? table.digest.type : typeOf(types, name)
+    return name !== table.hash && (!used.has(name) || spatial.has(name) || type.endsWith(']'))
+      ? 'pg_catalog.text'
+      : type
+  }
+  const names = [...columns.map((_, nth) => `c${nth}`), ...[...defaults].map((_, nth) => `g${nth}`)]
+  const arrays = names.map(
+    (_, nth) => `${parameter(nth)}::${nth in columns ? typeOfArray(columns[nth] ?? '') : 'boolean'}[]`,
+  )
+  const values = names.map((name, nth) => {
+    const type = nth < table.scope.length ? types.get(columns[nth] ?? '') : undefined
+    return type ? asStored(`i.${name}`, type) : `i.${name}`
+  })
+  const key = values.slice(0, keyColumns(table).length).toReversed().join(', ')
+  const from = `(
+    SELECT DISTINCT ON (${key}) i.ordinal, ${list(
+      values.map((value, nth) => `${value} AS ${names[nth]}`),
+      6,
+    )}
+    FROM ${unnest(arrays, 6)}
+      WITH ORDINALITY AS i (${names.join(', ')}, ordinal)
+    ORDER BY ${key}, i.ordinal
+  ) AS i`
+  const isHeldAgain = [
+    ...[...table.scope, table.hash].map((name) => equal(field('o', name), field('t', name))),
+    ...table.text.map(({ name }) => alike(bytewise('o', name), bytewise('t', name))),
+    ...isLive(table, 'o'),
+    `${field('o', table.number)} ${op('<>')} ${field('t', table.number)}`,
+  ]
+  const where = `WHERE ${isTheRow(shape, (index) => `i.c${index}`)}
+    AND NOT EXISTS (SELECT FROM ${tableName(table)} AS o WHERE ${isHeldAgain.join('\n      AND ')})`
+  const row = `i.ordinal, ${selectRow(shape, 't', { created: CREATED.no })}`
+  return {
+    name: '',
+    sql: isUnchanged
+      ? `SELECT ${row}
+FROM ${tableName(table)} AS t, ${from}
+${where}
+    AND (${condition}) IS NOT TRUE`
+      : `UPDATE ${tableName(table)} AS t
+SET ${set}
+FROM ${from}
+${where}${isOfClass(update)}${condition ? `\n    AND (${condition})` : ''}
+RETURNING ${row}`,
+    parse: parserOf(shape, false, BY_ORDINAL),
+  }
 }
 
 /** Reads the key of a row, first the scope and then the texts. The parameters are the primary key. */
