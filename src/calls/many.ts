@@ -7,7 +7,7 @@ import { registry } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'
 import { columnDefaults } from '../sql/catalog'
 import type { BatchRow } from '../sql/find'
-import { isRowError, serverError, SQLSTATE } from '../sql/sqlstate'
+import { isRowError, isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { guardError } from '../typeorm/refusals'
 import { Attempts } from './attempts'
@@ -234,10 +234,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const { results, progress } = this
     const { metadata, declaration } = entityText
     // An event before the write must be limited to rows that will be inserted, so each row is written by itself.
-    // In the caller's transaction, an UPDATE of many shards would keep others from them until its end, and nobody could
-    // repeat it after a deadlock.
     const singly = updates
-      ? isHeard(entityText) || (entityText.ready.distributed === true && session.inTransaction)
+      ? isHeard(entityText) || !mayUpdateMany(session, entityText)
       : listensTo('Insert', entityText)
     const isDeferred = typeof create === 'function'
     const base = { ...this.rules, entityText, session, deleted, results, progress, singly, isDeferred }
@@ -304,6 +302,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return [...this.rounds[0].rows.keys()].flatMap((identity) => last.get(identity) ?? [])
   }
 }
+
+/** A deadlock of an UPDATE of several shards would abort the caller's transaction. */
+const mayUpdateMany = ({ inTransaction }: Session, { ready }: ReadyText): boolean =>
+  ready.updatesTogether && !(ready.distributed && inTransaction)
 
 const storedIn = <Entity>(result: FindOrCreateManyResult<Entity> | undefined): FindOrCreateResult<Entity> | undefined =>
   result && 'entity' in result ? result : undefined
@@ -591,11 +593,8 @@ async function runAgain<Entity extends ObjectLiteral>(
 ): Promise<void> {
   const changed = await onChanged(call, error)
   if (changed) return await runBatch(changed, { items, alone: false }, statementRuns)
-  if (!isRowError(error)) throw error
-  const { distributed } = call.entityText.ready
-  // Citus refuses SQL in a batch that it accepts with the values of one row.
-  const isUnsupported = distributed && serverError(error)?.code === SQLSTATE.featureNotSupported
-  if (items.length <= FEW_ROWS || isUnsupported) return await runSingly(call, items)
+  if (!isRowError(error) && !isOfBatch(call, error)) throw error
+  if (items.length <= FEW_ROWS || isOfBatch(call, error)) return await runSingly(call, items)
   if (statementRuns || (await runsWithoutRows(call, items))) {
     // A row is refused for its values. Trying each half finds it.
     const middle = Math.ceil(items.length / 2)
@@ -625,6 +624,14 @@ async function onChanged<Entity extends ObjectLiteral>(
   const isSame = changed.ready.deferrable === deferrable && changed.ready.distributed === distributed
   return isSame ? undefined : { ...call, entityText: changed }
 }
+
+/**
+ * Returns whether the rows of a distributed table may each be written by themselves after this error: Citus does not
+ * support the SQL for several rows, or an UPDATE locked its rows in another order than others.
+ */
+const isOfBatch = <Entity extends ObjectLiteral>({ entityText, updates }: ManyCall<Entity>, error: unknown): boolean =>
+  entityText.ready.distributed === true &&
+  (serverError(error)?.code === SQLSTATE.featureNotSupported || (updates !== undefined && isSerializationError(error)))
 
 /** Returns whether the statement runs without rows. A missing privilege, for instance, refuses it for any rows. */
 async function runsWithoutRows<Entity extends ObjectLiteral>(
@@ -758,17 +765,19 @@ function writeResult<Entity extends ObjectLiteral>(
   for (const repeat of repeats) results[repeat.input] = again
 }
 
-/** Sends a batch, and repeats attempts until one succeeds. */
+/** Sends a batch, and repeats attempts until one succeeds, unless its rows can be written one by one. */
 async function sendBatch<Entity extends ObjectLiteral>(
-  { session, entityText, onLost }: ManyCall<Entity>,
+  call: ManyCall<Entity>,
   { statement, values }: BatchQuery,
 ): Promise<BatchAnswer> {
+  const { session, entityText, onLost } = call
   const attempts = new Attempts(session, entityText.declaration.name)
   for (;;) {
     try {
       return { rows: await session.rowsOrRollBack(statement, values), attempts: attempts.count }
     } catch (error) {
       if (attempts.mayHelp(error)) onLost?.()
+      if (isOfBatch(call, error)) throw error
       await attempts.again(error)
     }
   }

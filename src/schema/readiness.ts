@@ -149,6 +149,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
     deferrable: state.indexes.some(({ deferrable }) => deferrable),
     rowSecurity: state.rowSecurity,
     distributed: state.spread.citus ? spread.distribution !== undefined : undefined,
+    updatesTogether: spread.isCoordinator || spread.distribution?.kind !== 'column',
     unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
     partitioned,
     crashesByPruning: partitioned && server.version >= FIRST_TO_CRASH,

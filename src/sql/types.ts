@@ -23,6 +23,11 @@ export interface TableTraits {
    * not in a cluster.
    */
   readonly distributed: boolean | undefined
+  /**
+   * Whether one statement may update many rows. Through a worker of Citus it may not: only on the coordinator do such
+   * statements for the same shards wait for each other. On two workers, they would deadlock.
+   */
+  readonly updatesTogether: boolean
   /** The rows are in partitions, and the planner considers all of them. */
   readonly partitioned: boolean
   /** The server must not prune partitions at run time in a statement that locks rows. */

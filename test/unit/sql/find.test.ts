@@ -23,6 +23,7 @@ const bare: RowShape = {
   spatial: new Map(),
   deferrable: false,
   distributed: undefined,
+  updatesTogether: true,
   partitioned: false,
   crashesByPruning: false,
   numbered: false,
