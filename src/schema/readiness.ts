@@ -149,7 +149,8 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
     deferrable: state.indexes.some(({ deferrable }) => deferrable),
     rowSecurity: state.rowSecurity,
     distributed: state.spread.citus ? spread.distribution !== undefined : undefined,
-    updatesTogether: spread.isCoordinator || spread.distribution?.kind !== 'column',
+    updatesTogether:
+      spread.distribution === undefined || (spread.distribution.kind === 'column' && spread.isCoordinator),
     unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
     partitioned,
     crashesByPruning: partitioned && server.version >= FIRST_TO_CRASH,

@@ -24,8 +24,8 @@ export interface TableTraits {
    */
   readonly distributed: boolean | undefined
   /**
-   * Whether one statement may update many rows. Through a worker of Citus it may not: only on the coordinator do such
-   * statements for the same shards wait for each other. On two workers, they would deadlock.
+   * Whether one statement may update many rows, although Citus gives them no order. Only on the coordinator do such
+   * statements for several shards wait for each other. Elsewhere they would deadlock.
    */
   readonly updatesTogether: boolean
   /** The rows are in partitions, and the planner considers all of them. */

@@ -358,12 +358,12 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
       url,
       price: 1,
     }))
-    await upsertByText(node(0).manager, OneShard, rows)
+    await upsertByText(node(0).manager, ByHash, rows)
     const client = await cluster.client(1)
     const isBlocked = async (): Promise<boolean> =>
       (await node(0).query<object[]>('SELECT FROM citus_lock_waits')).length > 0
     const change = (url: string): Promise<unknown> =>
-      client.query(`UPDATE one_shard SET rank = rank + 1 WHERE shop = 80 AND url = '${url}'`)
+      client.query(`UPDATE by_hash SET rank = rank + 1 WHERE shop = 80 AND url = '${url}'`)
     for (const [held, wanted] of [
       ['d1', 'd6'],
       ['d6', 'd1'],
@@ -372,7 +372,7 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
       await change(held)
       const upserting = upsertByText(
         node(0).manager,
-        OneShard,
+        ByHash,
         rows.map((row) => ({ ...row, price: 2 })),
       )
       while (!(await isBlocked()));
