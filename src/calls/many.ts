@@ -252,8 +252,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     })
     // Batches are sent one by one if the user's functions and listeners expect the order of the inputs, or if rows are
     // numbered.
-    const overlaps = !isDeferred && !byScope && !hasTenants(session.dataSource) && !singly
-    return new Course(call, batches, overlaps && session instanceof PoolSession ? session : undefined)
+    const isOrdered = isDeferred || byScope || singly || isSpreadUpdate(base)
+    const pooled = !isOrdered && !hasTenants(session.dataSource) && session instanceof PoolSession ? session : undefined
+    return new Course(call, batches, pooled)
   }
 
   /**
@@ -302,6 +303,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return [...this.rounds[0].rows.keys()].flatMap((identity) => last.get(identity) ?? [])
   }
 }
+
+/** Statements that update rows of several shards would wait for each other. */
+const isSpreadUpdate = ({ entityText, updates }: Pick<BatchRules, 'entityText' | 'updates'>): boolean =>
+  entityText.ready.distributed === true && updates !== undefined
 
 /** A deadlock of an UPDATE of several shards would abort the caller's transaction. */
 const mayUpdateMany = ({ inTransaction }: Session, { ready }: ReadyText): boolean =>
@@ -548,7 +553,7 @@ async function runBatch<Entity extends ObjectLiteral>(
   }
   try {
     if (!call.entityText.ready.distributed) await send(together, batchQuery(call, together))
-    else if (items.some(({ row }) => isChanging(call.updates, row))) await updateSpread(call, left, send)
+    else if (items.some(({ row }) => isChanging(call.updates, row))) await updateSpread(call, items, left, send)
     else await findOrCreateSpread(call, together, send)
   } catch (error) {
     return await runAgain(call, [...left], error, statementRuns)
@@ -567,21 +572,34 @@ async function findOrCreateSpread(rules: BatchRules, items: readonly BatchItem[]
   for (const { query, part } of createQueries(rules, missing)) await send(part, query)
 }
 
+/** Types of which different texts in a call are different values once they are stored. */
+const EXACT = /^(?:smallint|integer|bigint|uuid)$/
+
 /**
- * Updates rows of a distributed table, looks up those that may need no update, then inserts the others.
+ * Updates rows of a distributed table, looks up those that may need no update, then inserts the others. Of rows that may
+ * be equal once they are stored, only the first is sent.
  *
  * @param left the rows without an answer
  */
-async function updateSpread(rules: BatchRules, left: ReadonlySet<BatchItem>, send: Send): Promise<void> {
-  const { updates } = rules
+async function updateSpread(
+  rules: BatchRules,
+  items: readonly BatchItem[],
+  left: ReadonlySet<BatchItem>,
+  send: Send,
+): Promise<void> {
+  const { updates, entityText } = rules
+  const isExact = entityText.declaration.table.scope.every((name) =>
+    EXACT.test(entityText.ready.types.get(name)?.type ?? ''),
+  )
+  const first = new Map(items.toReversed().map((item) => [item.row.hash, item]))
+  let rest = isExact ? items : items.filter((item) => first.get(item.row.hash) === item)
   // A statement for every shard costs more than a few for one.
-  if (left.size <= FEW_ROWS) return
-  const finds = updates?.skipUnchanged || updates?.where ? [false, true] : [false]
-  for (const isUnchanged of finds) {
-    const rest = [...left]
+  if (rest.length <= FEW_ROWS) return
+  for (const isUnchanged of updates?.skipUnchanged || updates?.where ? [false, true] : [false]) {
     if (rest.length > 0) await send(rest, batchQuery(rules, rest, isUnchanged))
+    rest = rest.filter((item) => left.has(item))
   }
-  for (const { query, part } of createQueries(rules, [...left])) await send(part, query)
+  for (const { query, part } of createQueries(rules, rest)) await send(part, query)
 }
 
 /** Finds the rows of a batch that was refused for some of them, by sending them in smaller parts. */
@@ -629,9 +647,9 @@ async function onChanged<Entity extends ObjectLiteral>(
  * Returns whether the rows of a distributed table may each be written by themselves after this error: Citus does not
  * support the SQL for several rows, or an UPDATE locked its rows in another order than others.
  */
-const isOfBatch = <Entity extends ObjectLiteral>({ entityText, updates }: ManyCall<Entity>, error: unknown): boolean =>
-  entityText.ready.distributed === true &&
-  (serverError(error)?.code === SQLSTATE.featureNotSupported || (updates !== undefined && isSerializationError(error)))
+const isOfBatch = (call: BatchRules, error: unknown): boolean =>
+  (call.entityText.ready.distributed === true && serverError(error)?.code === SQLSTATE.featureNotSupported) ||
+  (isSpreadUpdate(call) && isSerializationError(error))
 
 /** Returns whether the statement runs without rows. A missing privilege, for instance, refuses it for any rows. */
 async function runsWithoutRows<Entity extends ObjectLiteral>(

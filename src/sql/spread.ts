@@ -196,10 +196,10 @@ export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (st
 const scopeArrays = ({ table, types }: RowShape, from: number): string[] =>
   table.scope.map((name, index) => `${parameter(from + index)}::${types.get(name)?.type ?? 'text'}[]`)
 
-/** The columns before `selectRow`: the place of each column of the scope in its array, then the texts. */
+/** The columns before `selectRow`: the places of each column of the scope in its array, then the texts. */
 const keyList = (shape: RowShape, from: number): string[] => [
   ...shape.table.scope.map(
-    (name, index) => `pg_catalog.array_position(${scopeArrays(shape, from)[index] ?? ''}, ${field('t', name)})`,
+    (name, index) => `pg_catalog.array_positions(${scopeArrays(shape, from)[index] ?? ''}, ${field('t', name)})`,
   ),
   ...shape.table.text.map(({ name }) => field('t', name)),
 ]
@@ -265,7 +265,21 @@ function spreadParser(shape: RowShape, given: Given): Statement<BatchRow>['parse
     const texts = text.map((__, index) => given[scope.length + index]?.[place] ?? null)
     places.set(JSON.stringify([...scopes, ...texts]), place)
   })
-  const indexOf = (row: WireRow): number => places.get(JSON.stringify(row.slice(0, start))) ?? NO_ROW
+  // Given scopes may be equal once they are stored.
+  const keysOf = (row: WireRow): unknown[][] =>
+    scope
+      .map((_, index) => String(row[index]).match(/\d+/gu) ?? [])
+      .reduceRight<unknown[][]>(
+        (keys, ofScope) => ofScope.flatMap((place) => keys.map((key) => [Number(place), ...key])),
+        [row.slice(scope.length, start)],
+      )
+  const indexOf = (row: WireRow): number => {
+    for (const key of keysOf(row)) {
+      const place = places.get(JSON.stringify(key))
+      if (place !== undefined) return place
+    }
+    return NO_ROW
+  }
   const parse = parserOf(shape, false, { start, indexOf })
   return (row) => parse(row, given)
 }
@@ -287,8 +301,7 @@ RETURNING ${returnedRow(shape, CREATED.no)}`,
 
 /**
  * Updates the rows that hold the texts of a batch, or finds those that need no update. Takes the parameters of
- * `upsertManyStatement`. Of rows with scopes that are equal once stored, only the first is answered. A text that several
- * rows hold is not.
+ * `upsertManyStatement`. A text that several rows hold is not answered.
  *
  * An array has the type of its column. In an UPDATE, Citus refuses a cast of a text that depends on settings, and a
  * worker would cast by its own. An array of arrays would flatten, so their texts are cast.
@@ -307,36 +320,26 @@ export function updateManySpreadStatement(
   const condition = conditionOf(shape, update, sent, given)
   const set = assignments(update, given)
   const typeOfArray = (name: string): string => {
-    const type = name === table.hash ? table.digest.type : typeOf(types, name)
-    return name !== table.hash && (!used.has(name) || spatial.has(name) || type.endsWith(']'))
-      ? 'pg_catalog.text'
-      : type
+    const type = typeOf(types, name)
+    if (name === table.hash) return table.digest.type
+    return used.has(name) && !spatial.has(name) && !type.endsWith(']') ? type : 'pg_catalog.text'
   }
   const names = [...columns.map((_, nth) => `c${nth}`), ...[...defaults].map((_, nth) => `g${nth}`)]
-  const arrays = names.map(
-    (_, nth) => `${parameter(nth)}::${nth in columns ? typeOfArray(columns[nth] ?? '') : 'boolean'}[]`,
+  const arrays = [...columns.map(typeOfArray), ...[...defaults].map(() => 'boolean')].map(
+    (type, nth) => `${parameter(nth)}::${type}[]`,
   )
-  const values = names.map((name, nth) => {
-    const type = nth < table.scope.length ? types.get(columns[nth] ?? '') : undefined
-    return type ? asStored(`i.${name}`, type) : `i.${name}`
-  })
-  const key = values.slice(0, keyColumns(table).length).toReversed().join(', ')
-  const from = `(
-    SELECT DISTINCT ON (${key}) i.ordinal, ${list(
-      values.map((value, nth) => `${value} AS ${names[nth]}`),
-      6,
-    )}
-    FROM ${unnest(arrays, 6)}
-      WITH ORDINALITY AS i (${names.join(', ')}, ordinal)
-    ORDER BY ${key}, i.ordinal
-  ) AS i`
+  const from = `${unnest(arrays)}\n  WITH ORDINALITY AS i (${list([...names, 'ordinal'], 4)})`
+  const key = (nth: number): string => {
+    const type = types.get(table.scope[nth] ?? '')
+    return type ? asStored(`i.c${nth}`, type) : `i.c${nth}`
+  }
   const isHeldAgain = [
     ...[...table.scope, table.hash].map((name) => equal(field('o', name), field('t', name))),
     ...table.text.map(({ name }) => alike(bytewise('o', name), bytewise('t', name))),
     ...isLive(table, 'o'),
     `${field('o', table.number)} ${op('<>')} ${field('t', table.number)}`,
   ]
-  const where = `WHERE ${isTheRow(shape, (index) => `i.c${index}`)}
+  const where = `WHERE ${isTheRow(shape, key)}
     AND NOT EXISTS (SELECT FROM ${tableName(table)} AS o WHERE ${isHeldAgain.join('\n      AND ')})`
   const row = `i.ordinal, ${selectRow(shape, 't', { created: CREATED.no })}`
   return {
