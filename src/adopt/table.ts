@@ -81,10 +81,6 @@ export const numbersOf = (on: AdoptedTable): string => objectOf(on, 'numbers')
 export const nextNumber = (on: AdoptedTable): string =>
   `pg_catalog.nextval(${literal(numbersOf(on))}::pg_catalog.regclass)::pg_catalog.int4`
 
-export const TRIGGERS = ['place_insert', 'place_update', 'note_insert', 'note_update', 'note_delete'] as const
-
-export const triggerNames = (on: AdoptedTable): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
-
 export const ADOPTION_CLASS = '1970565217'
 
 /** The FROM clause, without FROM, that finds the session with that lock, as `l`. */
@@ -96,16 +92,6 @@ export const ADOPTION_TURN: string = `pg_catalog.pg_locks AS l
 
 /** Selects whether a command works on the table with the OID $1. True on a standby, which cannot see that lock. */
 export const FIND_COMMAND: string = `SELECT (pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM ${ADOPTION_TURN})) AS running`
-
-/** Drops what the transitional triggers need. */
-export const dropObjects = (on: AdoptedTable): string[] => [
-  `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
-  `DROP TABLE IF EXISTS ${queueOf(on)}, ${worklistOf(on)}`,
-  `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
-]
-
-export const dropTriggers = (on: AdoptedTable): string[] =>
-  triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 
 /** Returns one statement, or none if there are no clauses. */
 export const alterTable = (on: AdoptedTable, clauses: readonly string[]): string[] =>

@@ -3,8 +3,8 @@ import { addCheck, createIndex, indexCondition, sameCondition, uniqueIndexOf } f
 import { addLookup } from '../sql/catalog'
 import { literal, qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { field, hashExpression, isFreed, isLive, rowHash, tableName, textIsNull } from '../sql/text-table'
-import { detach } from '../sql/library'
+import { field, isFreed, isLive, rowHash, tableName, textIsNull } from '../sql/text-table'
+import { createPlan, detach, dropPlan, ensureLibrary } from '../sql/library'
 import { guardOf } from '../triggers/guard'
 import {
   chainColumns,
@@ -19,7 +19,6 @@ import {
   TEXT_BATCH,
   writeNumbers,
 } from './chains'
-import { createFunctions } from './functions'
 import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import type { AdoptStep, PlannedStep } from './options'
 import {
@@ -47,14 +46,11 @@ import {
   type AdoptedTable,
   alterTable,
   analyzeTable,
-  dropObjects,
-  dropTriggers,
   FIRST_TEMPORARY_NUMBER,
   keyAsJson,
   nameOf,
   nextNumber,
   numbersOf,
-  objectOf,
   own,
   ownAlone,
   queueOf,
@@ -62,10 +58,9 @@ import {
   same,
   samePrimary,
   sameTexts,
-  triggerNames,
-  TRIGGERS,
   type Wanted,
   vacuumTable,
+  worklistOf,
 } from './table'
 import type { Target } from './target'
 import { adoptions, beginState, createAdoptions, finishWork, forgetState, goOn } from './state'
@@ -75,23 +70,36 @@ import { type AdoptRun, throughPlaces, wouldFire } from './work'
 const createTextIndex = ({ table }: AdoptedTable): string =>
   createIndex(tableName(table), quote(table.index), uniqueIndexOf(table), 'CONCURRENTLY ')
 
-/** Disables the transitional triggers at the commit of the guard. To drop one takes a lock that blocks readers. */
-const disableTriggers = (on: AdoptedTable): string =>
-  `ALTER TABLE ${tableName(on.table)} ${triggerNames(on)
-    .map((name) => `DISABLE TRIGGER ${quote(name)}`)
-    .join(', ')}`
+/** The ends of the names of the transitional triggers. */
+const TRIGGERS = ['place_insert', 'place_update', 'note_insert', 'note_update', 'note_delete'] as const
+
+/** Attaches the guard, and disables the transitional triggers. To drop one takes a lock that blocks readers. */
+const changeOver = (on: AdoptedTable): string[] => [
+  guardOf(on.table).attach,
+  ...alterTable(
+    on,
+    TRIGGERS.map((suffix) => `DISABLE TRIGGER ${quote(nameOf(on, suffix))}`),
+  ),
+]
+
+const dropObjects = (on: AdoptedTable): string[] => [
+  `DROP TABLE IF EXISTS ${queueOf(on)}, ${worklistOf(on)}`,
+  `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
+]
 
 /** Drops everything that only the adoption needed. */
-const dropTemporary = (on: AdoptedTable): string[] => [...dropTriggers(on), ...dropObjects(on)]
+const dropTemporary = (on: AdoptedTable): string[] => [dropPlan(on.table, 'adopt', on.table.name), ...dropObjects(on)]
 
 /** Drops guard, columns, index and check, and the remains of an adoption. @throws AdoptionError */
 export function dropAll(target: Target): string[] {
-  const { table, stored, declaration } = target
+  const { table, stored, declaration, state } = target
   if (!stored && guardedAs(target) === 'none') refuseTaken(target)
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
-    ...(noteOf(target) ? guardOf(table).drop : []),
-    ...dropTemporary(target),
+    // Without triggers, perhaps nothing has made the library.
+    ...(state.triggers.length === 0
+      ? dropObjects(target)
+      : [ensureLibrary(table.schema, 'texts'), ...guardOf(table).drop, ...dropTemporary(target)]),
     `DROP TABLE IF EXISTS ${refusedOf(target)}`,
     ...(declaration.lookup === undefined
       ? []
@@ -156,7 +164,9 @@ function createObjects(on: AdoptedTable): string[] {
   const { table } = on
   const scope = table.scope.map((name, index) => `t.${quote(name)} AS s${index}, `).join('')
   return [
-    ...dropObjects(on),
+    ensureLibrary(table.schema, 'texts'),
+    // A restored backup may lack the state of an adoption, but have its triggers.
+    ...dropTemporary(on),
     `CREATE SEQUENCE ${numbersOf(on)} AS pg_catalog.int4 MINVALUE ${FIRST_TEMPORARY_NUMBER}`,
     `CREATE TABLE ${queueOf(on)} AS SELECT ${scope}NULL::pg_catalog.${table.digest.type} AS hash ` +
       `FROM ${tableName(table)} AS t WITH NO DATA`,
@@ -164,57 +174,42 @@ function createObjects(on: AdoptedTable): string[] {
       `ADD numbered pg_catalog.bool NOT NULL DEFAULT false`,
     ...createRefused(on),
     ...ownAlone(on, [numbersOf(on), queueOf(on)]),
-    createFunctions(on, { place: placingBody(on), note: noteBody(on) }),
   ]
 }
-
-const sameScopeColumns = ({ table }: AdoptedTable): string[] =>
-  table.scope.map((name) => same(field('OLD', name), field('NEW', name)))
-
-const keepsHash = ({ table }: AdoptedTable): string => same(field('OLD', table.hash), field('NEW', table.hash))
 
 /** Gives every row that a client writes its hash at once, and a number of its own until its chain is settled. */
 function placingBody(on: AdoptedTable): string {
   const { table } = on
-  const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
-  const set = (value: string, place: string): string =>
-    `NEW.${hash} := ${value};\n  NEW.${number} := ${place};\n  NEW.${chained} := false;\n  RETURN NEW;`
-  const textless = table.nullable
-    ? `  IF ${textIsNull(table, 'NEW').join(' AND ')} THEN\n  ${set('NULL', '0')}\n  END IF;\n`
-    : ''
-  const freed = isFreed(table, 'NEW').map(
-    (gone) => `  IF ${gone} THEN\n  ${set(hashExpression(table, 'NEW'), '0')}\n  END IF;\n`,
-  )
-  return `\nBEGIN\n${textless}${freed.join('')}  ${set(hashExpression(table, 'NEW'), nextNumber(on))}\nEND\n`
+  const textless = table.nullable ? [textIsNull(table, 'NEW').join(' AND ')] : []
+  const unnumbered = [...textless, ...isFreed(table, 'NEW')]
+  const next =
+    unnumbered.length === 0 ? nextNumber(on) : `CASE WHEN ${unnumbered.join(' OR ')} THEN 0 ELSE ${nextNumber(on)} END`
+  return `
+BEGIN
+  ${field('NEW', table.hash)} := ${rowHash(table, 'NEW')};
+  ${field('NEW', table.number)} := ${next};
+  ${field('NEW', table.chained)} := false;
+  RETURN NEW;
+END
+`
 }
 
 /** Notes the chain that a row joined, and the one that an anchor left. */
-function noteBody(on: AdoptedTable): string {
+function noteBody(on: AdoptedTable, stayed: string): string {
   const { table } = on
-  const columns = [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
   const note = (row: string): string => {
     const values = [...table.scope, table.hash].map((name) => field(row, name)).join(', ')
-    return `INSERT INTO ${queueOf(on)} (${columns}) VALUES (${values});`
+    return `INSERT INTO ${queueOf(on)} (${chainColumns(on)}) VALUES (${values});`
   }
-  const number = (row: string): string => field(row, table.number)
-  const came = [
-    `TG_OP OPERATOR(pg_catalog.<>) 'DELETE'`,
-    `${field('NEW', table.hash)} IS NOT NULL`,
-    `${number('NEW')} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`,
-    `(TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR ${number('OLD')} OPERATOR(pg_catalog.<>) ${number('NEW')})`,
-  ]
-  const stayed = [...sameScopeColumns(on), keepsHash(on), ...isLive(table, 'NEW')]
-  const left = [
-    `TG_OP OPERATOR(pg_catalog.<>) 'INSERT'`,
-    field('OLD', table.chained),
-    `(TG_OP OPERATOR(pg_catalog.=) 'DELETE' OR NOT (${stayed.join(' AND ')}))`,
-  ]
+  const [was, is] = [field('OLD', table.number), field('NEW', table.number)]
   return `
 BEGIN
-  IF ${came.join(' AND ')} THEN
+  IF TG_OP <> 'DELETE' AND ${field('NEW', table.hash)} IS NOT NULL AND ${is} >= ${FIRST_TEMPORARY_NUMBER}
+      AND (TG_OP = 'INSERT' OR ${was} <> ${is}) THEN
     ${note('NEW')}
   END IF;
-  IF ${left.join(' AND ')} THEN
+  IF TG_OP <> 'INSERT' AND ${field('OLD', table.chained)}
+      AND (TG_OP = 'DELETE' OR NOT (${[stayed, ...isLive(table, 'NEW')].join(' AND ')})) THEN
     ${note('OLD')}
   END IF;
   RETURN NULL;
@@ -222,31 +217,41 @@ END
 `
 }
 
-function createTriggers(on: AdoptedTable): string[] {
+/** Makes the transitional triggers. Only pg_catalog is searched for what they name. */
+function createTriggers(on: AdoptedTable): string {
   const { table } = on
-  const trigger = (suffix: (typeof TRIGGERS)[number], event: string, run: string, when?: string): string =>
-    `CREATE TRIGGER ${quote(nameOf(on, suffix))} ${event} ON ${tableName(table)} FOR EACH ROW ` +
-    `${when === undefined ? '' : `WHEN (${when}) `}EXECUTE FUNCTION ${objectOf(on, run)}()`
+  const relation = tableName(table)
   const [oldHash, newHash] = [field('OLD', table.hash), field('NEW', table.hash)]
-  const stayed = [...sameTexts(on, 'OLD', 'NEW'), ...sameScopeColumns(on), keepsHash(on)].join(' AND ')
+  const sameChain = [...table.scope, table.hash].map((name) => same(field('OLD', name), field('NEW', name)))
   const restored =
     table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
-  // The backfill sets the hash of a row that has none, and a number that it knows to be right.
-  const written = `${newHash} IS NULL OR ${oldHash} IS NOT NULL AND (${[`NOT (${stayed})`, ...restored].join(' OR ')})`
+  const moved = [`NOT (${[...sameTexts(on, 'OLD', 'NEW'), ...sameChain].join(' AND ')})`, ...restored].join(' OR ')
   const [was, is] = [field('OLD', table.number), field('NEW', table.number)]
-  const temporary = `${is} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`
-  return [
-    trigger('place_insert', 'BEFORE INSERT', 'place'),
-    trigger('place_update', 'BEFORE UPDATE', 'place', written),
-    trigger('note_insert', 'AFTER INSERT', 'note', temporary),
-    trigger(
-      'note_update',
-      'AFTER UPDATE',
-      'note',
-      `${temporary} AND ${was} OPERATOR(pg_catalog.<>) ${is} OR ${field('OLD', table.chained)}`,
-    ),
-    trigger('note_delete', 'AFTER DELETE', 'note', field('OLD', table.chained)),
-  ]
+  const temporary = `${is} >= ${FIRST_TEMPORARY_NUMBER}`
+  const leaves = field('OLD', table.chained)
+  // The backfill sets the hash of a row that has none, and a number that it knows to be right.
+  const fires: Readonly<Record<(typeof TRIGGERS)[number], readonly [type: number, event: string, when?: string]>> = {
+    place_insert: [7, 'BEFORE INSERT'],
+    place_update: [19, 'BEFORE UPDATE', `${newHash} IS NULL OR ${oldHash} IS NOT NULL AND (${moved})`],
+    note_insert: [5, 'AFTER INSERT', temporary],
+    note_update: [17, 'AFTER UPDATE', `${temporary} AND ${was} <> ${is} OR ${leaves}`],
+    note_delete: [9, 'AFTER DELETE', leaves],
+  }
+  return createPlan(table, {
+    declaration: { kind: 'adopt', name: table.name },
+    guard: nameOf(on, ''),
+    main: 7,
+    functions: [
+      { name: nameOf(on, 'place'), body: placingBody(on) },
+      { name: nameOf(on, 'note'), body: noteBody(on, sameChain.join(' AND ')) },
+    ],
+    triggers: TRIGGERS.map((suffix) => {
+      const [type, event, when] = fires[suffix]
+      const runs = suffix.startsWith('place_') ? 1 : 2
+      const condition = when === undefined ? '' : ` WHEN (${when})`
+      return { type, suffix, runs, fires: `${event} ON ${relation} FOR EACH ROW${condition}` }
+    }),
+  })
 }
 
 /** Adds the hidden columns, as constants that rewrite no row, and the transitional triggers. */
@@ -265,8 +270,7 @@ function beginAdoption(target: Target): string[] {
       ({ name }, index) =>
         `COMMENT ON COLUMN ${tableName(table)}.${quote(name)} IS ${literal(declaration.hidden[index]?.comment ?? '')}`,
     ),
-    ...dropTriggers(target),
-    ...createTriggers(target),
+    createTriggers(target),
   ]
 }
 
@@ -315,22 +319,14 @@ async function begin({ session, target }: AdoptRun): Promise<AdoptStep> {
   const { table, state } = target
   await refuseNulls(session, target)
   await beginState(session, target)
-  // A restored backup may lack the state of an adoption.
-  const transitional = await session.query(
-    `SELECT g.oid FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) ${literal(tableName(table))}::pg_catalog.regclass ` +
-      `AND g.tgname OPERATOR(pg_catalog.=) ANY (ARRAY[${triggerNames(target).map(literal).join(', ')}])`,
-  )
-  const lock = { on: target, step: 'begin', mode: 'ACCESS EXCLUSIVE' } as const
-  if (transitional.length > 0) await session.locked(lock, async () => await session.all(dropTemporary(target)))
-  await session.all(createObjects(target))
+  await session.make('begin', createObjects(target))
   // If these columns were made by hand, their values are checked.
   const wanted: Wanted = state.columns.some(({ name }) => name === table.hash) ? 'wrong' : 'missing'
   // If a guard has lost a trigger, its other triggers are dropped.
   const note = noteOf(target)
   const left = note ? [detach(table, note)] : []
-  return await session.locked(lock, async () => {
-    await session.all(left)
-    await session.all(beginAdoption(target))
+  return await session.locked({ on: target, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all([...left, ...beginAdoption(target)])
     return await goOn(session, target, 'fill', { wanted, page: 0, pages: null })
   })
 }
@@ -522,11 +518,12 @@ async function guard(run: AdoptRun): Promise<AdoptStep> {
   await refuseListed(run)
   // This uses the unique index, which does not exist while the notes are made.
   await session.patiently('index', async () => await session.query(dropNumbered(target)))
+  await session.make('guard', [ensureLibrary(target.table.schema, 'texts')])
   const prepare = async (): Promise<void> => await settleMost(run)
   return await session.locked({ on: target, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
     await settleRest(session, target)
     inTime()
-    await session.all([...guardOf(target.table).create, disableTriggers(target)])
+    await session.all(changeOver(target))
     return await goOn(session, target, 'clean')
   })
 }
@@ -583,11 +580,7 @@ function plan(target: Target): PlannedStep[] {
     { step: 'check', lock: undefined, statements: validate },
     { step: 'check', lock: exclusive, statements: require },
     { step: 'guard', lock: undefined, statements: [lockChains(target), writeNumbers(target)] },
-    {
-      step: 'guard',
-      lock: 'SHARE ROW EXCLUSIVE',
-      statements: [...guardOf(target.table).create, disableTriggers(target)],
-    },
+    { step: 'guard', lock: 'SHARE ROW EXCLUSIVE', statements: changeOver(target) },
     { step: 'clean', lock: exclusive, statements: dropTemporary(target) },
     { step: 'clean', lock: undefined, statements: [analyzeTable(target)] },
   ]

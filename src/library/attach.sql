@@ -83,8 +83,9 @@ BEGIN
     -- A function that exists gets its comment, too, because this locks it until the end: CREATE TRIGGER does not, and
     -- another transaction that sees no trigger of this one could drop it.
     EXECUTE format('COMMENT ON FUNCTION %s IS %L', function::regprocedure, format(
-      'typeorm-unique-text: unique_text_detach%s_v1 removes it with the last trigger that runs it.',
-      '_' || nullif(declaration->>'kind', 'text')));
+      'typeorm-unique-text: %s removes it with the last trigger that runs it.', CASE declaration->>'kind'
+        WHEN 'text' THEN 'unique_text_detach_v1' WHEN 'adopt' THEN 'the command adopt'
+        ELSE format('unique_text_detach_%s_v1', declaration->>'kind') END));
     functions := functions || function;
   END LOOP;
 

@@ -5,7 +5,7 @@ export const REPORT_SQL = `-- typeorm-unique-text: what is attached, version 1. 
 --
 -- Each trigger of ours has one argument, as jsonb. Triggers of a table with one kind and name belong together, whatever
 -- they are called. The argument of one of them, the main trigger, is the whole declaration. attach writes into it:
---   kind, name   'text', 'name' or 'number', and the property
+--   kind, name   'text', 'name', 'number', or 'adopt' while a text is adopted, and the property
 --   as_of        of names, the transaction of the last attach; the other triggers have these three and nothing else
 --   protocol     the version of what the triggers do
 --   serves       the oldest protocol of a release that can work with them, if it is not the same

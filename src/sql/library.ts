@@ -144,6 +144,10 @@ export function neededFor(parts: readonly LibraryPart[]): LibraryPart[] {
 
 type TableName = Pick<TextTable, 'schema' | 'table'>
 
+const relationOf = (table: TableName): string => `${literal(tableName(table))}::pg_catalog.regclass`
+
+const text = (value: string): string => `${literal(value)}::pg_catalog.text`
+
 /** Calls a function of the library. The arguments have types, so that no other function of the name is called. */
 const call = (schema: string | undefined, name: string, ...args: readonly string[]): string =>
   `${qualified(schema, name)}(${args.join(', ')})`
@@ -191,6 +195,21 @@ export const detach = (
     asTable(tableName(table)),
     ...[name, ...(keptAs === undefined ? [] : [keptAs])].map(asText),
   )}`
+
+/** Makes the functions and triggers of a plan, which src/library/attach.sql describes, or replaces them. */
+export const createPlan = (table: TableName, plan: object): string =>
+  `SELECT ${call(
+    table.schema,
+    'unique_text_create_v1',
+    asTable(tableName(table)),
+    `${dollarQuote(JSON.stringify(plan, undefined, 2))}::pg_catalog.jsonb`,
+  )}`
+
+/** Drops the triggers of a plan, and their functions. */
+export const dropPlan = (table: TableName, kind: string, name: string): string => {
+  const dropped = call(table.schema, 'unique_text_drop_v1', asTable(tableName(table)), asText(kind), asText(name))
+  return `SELECT ${call(table.schema, 'unique_text_clean_v1', asTable(tableName(table)), dropped)}`
+}
 
 /** Numbers the rows of a table that have no number, or all of them anew. None of the triggers of the number exists. */
 export const fillNumbers = (table: TableName, declaration: object, anew: boolean): string =>

@@ -79,7 +79,7 @@ describe('default privileges give nobody', () => {
     const readable = [{ relname: 'unique_text_adoptions', privileges: ['SELECT'] }]
     expect(await grantedToOthers()).toEqual(readable)
     const functions = `select from pg_proc as p, aclexplode(p.proacl) as a
-                        where p.pronamespace = 'public'::regnamespace and a.grantee <> p.proowner`
+                        where p.pronamespace = 'public'::regnamespace and p.prosecdef and a.grantee <> p.proowner`
     expect((await client.query(functions)).rowCount).toBe(0)
     await adopt(dataSource, Page)
     await mergeDuplicates(dataSource, Page, { keep: 'oldest', list: newList() })

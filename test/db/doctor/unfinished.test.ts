@@ -85,6 +85,25 @@ describe('an adoption that is killed', () => {
     expect(await codesOf()).not.toContain('adoption.unfinished')
   })
 
+  test('is what the library reports, until its triggers are gone', async () => {
+    const reported = async (): Promise<unknown[]> =>
+      (await client.query(`select property, kind, problems from unique_text_report_v1() order by kind`)).rows
+    const text = { property: 'url', kind: 'text', problems: [] }
+    await adopt(dataSource, Page, { ...AT_LEISURE, until: 'number' })
+    expect(await reported()).toEqual([{ property: 'url', kind: 'adopt', problems: [] }])
+    await adopt(dataSource, Page, { ...AT_LEISURE, until: 'guard' })
+    const disabled = { property: 'url', kind: 'adopt', problems: expect.arrayContaining([expect.any(String)]) }
+    expect(await reported()).toEqual([disabled, text])
+    const functions = `select distinct obj_description(p.oid) as comment from pg_proc as p join pg_trigger as g
+      on g.tgfoid = p.oid where g.tgrelid = 'page'::regclass and g.tgenabled = 'D'`
+    expect((await client.query(functions)).rows).toEqual([
+      { comment: 'typeorm-unique-text: the command adopt removes it with the last trigger that runs it.' },
+    ])
+    await adopt(dataSource, Page, AT_LEISURE)
+    expect(await reported()).toEqual([text])
+    expect((await client.query(`select from pg_proc where proname ~ '_(place|note)$'`)).rowCount).toBe(0)
+  })
+
   test('is not one that runs, at any of its statements', async () => {
     const seen: string[] = []
     const beforeStatement: Seams['beforeStatement'] = async (sql) => {
