@@ -117,8 +117,6 @@ export interface AdoptionFacts {
   /** `pg_class.relkind`: `r` for an ordinary table. */
   readonly kind: string
   readonly owner: string
-  /** The server's estimate; -1 if the table was never analyzed. */
-  readonly rows: number
   readonly bytes: number
   /** The user's triggers that an UPDATE fires. */
   readonly updateTriggers: readonly string[]

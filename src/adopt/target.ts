@@ -1,12 +1,12 @@
-import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { requireServer } from '../registry/internals'
 import { type Declaration, textsOfEntity } from '../registry/registry'
 import { findDrift } from '../schema/readiness'
-import { declaredIn, triggerWorks, wantedGuards } from '../schema/table'
-import { arrayOf, type Query, tableState, type TableState } from '../sql/catalog'
+import { declaredIn, triggerWorks } from '../schema/table'
+import { arrayOf, IS_ATTACHED, type Query, tableState, type TableState } from '../sql/catalog'
 import { spreadOf } from '../sql/spread'
-import { tableName, TEXT_TRIGGERS } from '../sql/text-table'
+import { tableName } from '../sql/text-table'
 import { AdoptionError, type AdoptSession, withAdoptSession, type SessionOptions } from './session'
 import { type AdoptedTable, type AdoptionFacts } from './table'
 import type { AdoptOptions } from './options'
@@ -16,22 +16,12 @@ const triggersOn = (enabled: string): string => `(
          SELECT ${arrayOf('t.tgname ORDER BY t.tgname')} FROM pg_catalog.pg_trigger AS t
           WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND NOT t.tgisinternal AND t.tgenabled OPERATOR(pg_catalog.=) ANY (${enabled})
             AND (t.tgtype OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
-            AND NOT EXISTS (SELECT FROM pg_catalog.unnest($2::pg_catalog.text[]) AS p (name) WHERE pg_catalog.starts_with(t.tgname, p.name)))`
+            AND NOT ${IS_ATTACHED})`
 
-/**
- * @param relation the table's name as SQL; `search_path` applies if it names no schema
- * @param ours how the names of our own triggers begin
- * @returns undefined if there is no such table
- */
-async function adoptionFacts(
-  query: Query,
-  relation: string,
-  ours: readonly string[],
-): Promise<Omit<AdoptionFacts, 'distribution'> | undefined> {
-  const [row] = (await query(
-    `SELECT pg_catalog.jsonb_build_object(
+/** The facts about the table $1. Without a schema in its name, `search_path` decides. */
+const FIND_FACTS = `SELECT pg_catalog.jsonb_build_object(
        'oid', r.oid::pg_catalog.text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
-       'rows', r.reltuples, 'bytes', pg_catalog.pg_relation_size(r.oid),
+       'bytes', pg_catalog.pg_relation_size(r.oid),
        'updateTriggers', ${triggersOn(`'{O,A}'`)}, 'replicaTriggers', ${triggersOn(`'{R,A}'`)},
        'keyColumns', (
          SELECT ${arrayOf('DISTINCT a.attname')} FROM pg_catalog.pg_constraint AS f
@@ -53,11 +43,7 @@ async function adoptionFacts(
        FROM pg_catalog.pg_class AS r
        JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
        JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) r.relowner
-      WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
-    [relation, ours],
-  )) as readonly { facts: string }[]
-  return row && (JSON.parse(row.facts) as Omit<AdoptionFacts, 'distribution'>)
-}
+      WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
 /** The target of a command: a declaration, and its table on this connection. */
 export interface Target extends AdoptedTable {
@@ -102,7 +88,22 @@ const ADOPT_WITH_GUARD =
 export async function findTarget(declaration: Declaration, query: Query): Promise<Target> {
   const { table, metadata } = declaration
   if (table.guardless === true) throw new AdoptionError('unsupported', ADOPT_WITH_GUARD)
-  const { facts, state } = await findTable(query, metadata, tableName(table))
+  const relation = tableName(table)
+  const [row] = (await query(FIND_FACTS, [relation])) as readonly { facts: string }[]
+  if (!row) throw noTable(relation)
+  const found = JSON.parse(row.facts) as Omit<AdoptionFacts, 'distribution'>
+  if (found.kind !== 'r') {
+    const why =
+      found.kind === 'p'
+        ? 'is partitioned, which adopt does not support. ' +
+          'Run the migration in a maintenance window, with unique_text.maintenance on.'
+        : 'is no table, which adopt does not support. Declare the entity on a table.'
+    throw new AdoptionError('unsupported', `${relation} ${why}`)
+  }
+  const { server, table: state } = await tableState(query, relation, declaredIn(triggerWorks(metadata)))
+  requireServer(server, true)
+  if (!state) throw noTable(relation)
+  const facts = { ...found, distribution: (await spreadOf(query, relation, state.spread)).distribution }
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: AdoptedTable = { table: { ...table, schema: facts.schema }, primary, owner: facts.owner }
   const declared = [...declaration.text.map(({ column }) => column), ...declaration.scope].filter(
@@ -151,40 +152,6 @@ export async function withText<T>(
     // Another command may have changed the table before the lock was taken.
     return await work(session, await findTarget(declaration, session.query))
   })
-}
-
-/**
- * Finds a table on a connection.
- *
- * @throws AdoptionError if the table does not exist or is no ordinary table
- * @throws UnsupportedDatabaseError
- */
-async function findTable(
-  query: Query,
-  metadata: EntityMetadata,
-  relation: string,
-): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
-  const works = triggerWorks(metadata)
-  const ours = [...declaredIn(works), ...wantedGuards(metadata)].flatMap(({ triggers }) =>
-    triggers.map(({ name }) => name),
-  )
-  const facts = await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS])
-  if (!facts) throw noTable(relation)
-  if (facts.kind !== 'r') {
-    const why =
-      facts.kind === 'p'
-        ? [
-            'is partitioned, which adopt does not support.',
-            'Run the migration in a maintenance window, with unique_text.maintenance on.',
-          ]
-        : ['is no table, which adopt does not support.', 'Declare the entity on a table.']
-    throw new AdoptionError('unsupported', `${relation} ${why.join(' ')}`)
-  }
-  const { server, table: state } = await tableState(query, relation, declaredIn(works))
-  requireServer(server, true)
-  if (!state) throw noTable(relation)
-  const { distribution } = await spreadOf(query, relation, state.spread)
-  return { facts: { ...facts, distribution }, state }
 }
 
 export const noTable = (relation: string): AdoptionError =>

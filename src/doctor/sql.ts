@@ -5,7 +5,7 @@ import type { NamesColumn, NamesTable } from '../sql/names-table'
 import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { type CatalogSpread, hasCitus, type Spread, spreadOf } from '../sql/spread'
-import { bytewise, equal, field, isLive, TEXT_TRIGGERS, type TextTable } from '../sql/text-table'
+import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
 import { bySchema, type ColumnType } from '../sql/types'
 
 /** A column of the key or of a scope, with its type. */
@@ -387,16 +387,14 @@ const COMPANIONS = `FROM pg_catalog.unnest($3::pg_catalog.text[]) AS h (name)
 
 /**
  * The query of each finding for the table `c`: the names of objects as JSON, or their number. $2 has the likely names of
- * references, $3 the tables that belong to the table, $4 the triggers of its declarations, and $5 patterns of assignments to its texts.
+ * references, $3 the tables that belong to the table, $4 the triggers of the library, and $5 patterns of assignments to its texts.
  */
 const FOUND_BY_QUERY: Readonly<Record<string, string>> = {
-  // The triggers of an unfinished adoption are not those of a declaration.
   'trigger.user': names(
     't.tgname::pg_catalog.text',
     `FROM pg_catalog.pg_trigger AS t
       WHERE t.tgrelid OPERATOR(pg_catalog.=) c.oid AND NOT t.tgisinternal
         AND (t.tgtype::pg_catalog.int4 OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
-        AND NOT pg_catalog.starts_with(t.tgname::pg_catalog.text, ${literal(TEXT_TRIGGERS)})
         AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL ($4::pg_catalog.text[])`,
   ),
   'trigger.text': names(

@@ -1,9 +1,6 @@
 import type { Digest } from '../text/digest'
 import { literal, qualified, quote } from './identifier'
 
-/** The prefix of the names of a text's triggers, including temporary triggers of an adoption. */
-export const TEXT_TRIGGERS = 'unique_text_'
-
 /** One column of the text, and the prefix of its value in the text that is hashed (`?` before a query). */
 interface TextColumn {
   readonly name: string
