@@ -10,20 +10,23 @@ import { KEYS_NAMED, ownConstraint } from './refusals'
 import type { Target } from './target'
 import type { AdoptRun, FoundRows } from './work'
 
-/** The pages of a table from `from` up to, but without, `to`. With `lines`, a range of lines of one page. */
-export interface Pages {
+/** More lines than a page has. */
+export const LINES = 2_048
+
+/** The lines of a table from `from` up to, but without, `to`. Those of each page begin at a multiple of LINES. */
+export interface Lines {
   readonly from: number
   readonly to: number
-  /** @default [0, the last] */
-  readonly lines?: readonly [from: number, to: number]
 }
 
-/** Converts the pages to integers, because the stored state of an adoption may hold other values. */
-export function inPages(pages: Pages): string {
-  const [from, to, lines] = [Math.trunc(pages.from), Math.trunc(pages.to), pages.lines]
-  const [first, last] = lines ? [`(${from},${lines[0]})`, `(${from},${lines[1]})`] : [`(${from},0)`, `(${to},0)`]
-  return `t.ctid OPERATOR(pg_catalog.>=) '${first}'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '${last}'::pg_catalog.tid`
-}
+/** The lines of the first batch. */
+export const FIRST_LINES: Lines = { from: 0, to: 16 * LINES }
+
+/** Only numbers become SQL, because the stored state of an adoption may hold other values. */
+const spotOf = (line: number): string => `'(${Math.floor(line / LINES)},${line % LINES})'::pg_catalog.tid`
+
+export const inLines = ({ from, to }: Lines): string =>
+  `t.ctid OPERATOR(pg_catalog.>=) ${spotOf(from)} AND t.ctid OPERATOR(pg_catalog.<) ${spotOf(to)}`
 
 /** Whether the row should have a hash but has none. */
 export function isUnfilled({ table }: AdoptedTable): string {
@@ -46,11 +49,11 @@ export const selectTexts = ({ table }: AdoptedTable): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
 
 /** Selects the texts to normalize, by `spot`. If the rows have another normalizer, it selects the text of every row. */
-export const readTexts = (on: AdoptedTable, pages: Pages, wanted: Wanted): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, ${selectTexts(on)} FROM ${own(on)} WHERE ${isRead(on, pages, wanted)}`
+export const readTexts = (on: AdoptedTable, lines: Lines, wanted: Wanted): string =>
+  `SELECT t.ctid::pg_catalog.text AS spot, ${selectTexts(on)} FROM ${own(on)} WHERE ${isRead(on, lines, wanted)}`
 
-const isRead = (on: AdoptedTable, pages: Pages, wanted: Wanted): string =>
-  `${inPages(pages)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
+const isRead = (on: AdoptedTable, lines: Lines, wanted: Wanted): string =>
+  `${inLines(lines)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
 
 /** Changed texts as rows `c` with spots, old texts `o0`, … and new texts `n0`, …, from the parameter $first on. */
 export function alteredTexts(
@@ -138,12 +141,12 @@ export const valuesOfChanges = ({ declaration }: Target, changes: readonly TextC
 export async function readChanges(
   session: AdoptSession,
   target: Target,
-  pages: Pages,
+  lines: Lines,
   wanted: Wanted,
 ): Promise<TextChange[]> {
   const changes: TextChange[] = []
   const refused: RefusedSpot[] = []
-  for (const row of await session.query<ReadRow>(readTexts(target, pages, wanted))) {
+  for (const row of await session.query<ReadRow>(readTexts(target, lines, wanted))) {
     const spot = row['spot'] ?? ''
     const normalized = normalizeRow(target, row)
     if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
@@ -209,7 +212,7 @@ export async function sweepPages(
   session: AdoptSession,
   target: Target,
   { wanted, page: from, pages }: Sweep,
-  work: (part: Pages) => Promise<number>,
+  work: (part: Lines) => Promise<number>,
   onBatch: (page: number) => Promise<void>,
 ): Promise<number> {
   let [page, left] = [from, 0]
@@ -217,7 +220,8 @@ export async function sweepPages(
   await session.atPace(PAGE_BATCH, async (size) => {
     const to = Math.min(page + size, pages)
     const done = to - page
-    for await (const part of pagePartsOf(session, target, { from: page, to }, wanted)) left += await work(part)
+    const lines = { from: page * LINES, to: to * LINES }
+    for await (const part of partsOf(session, target, lines, wanted)) left += await work(part)
     page = to
     await onBatch(page)
     return { done, more: page < pages }
@@ -228,43 +232,31 @@ export async function sweepPages(
 /** The most bytes of texts to read at once. As parameters, they exist several times, with the normalized texts. */
 const MOST_BYTES = 16e6
 
-/** More lines than a page has. */
-const LINES = 2_048
-
-/** Parts of these pages, each read with few enough bytes of texts, or of one row. Rows move as they are written. */
-async function* pagePartsOf(
+/** Parts of these lines, each with few enough bytes of texts, or of one line. Rows move as they are written. */
+async function* partsOf(
   session: AdoptSession,
   target: Target,
-  pages: Pages,
+  lines: Lines,
   wanted: Wanted,
-): AsyncGenerator<Pages, void, undefined> {
-  const { from, to, lines: [first, last] = [0, LINES] } = pages
-  if (target.normalizes && last - first > 1) {
+): AsyncGenerator<Lines, void, undefined> {
+  const { from, to } = lines
+  if (target.normalizes && to - from > 1) {
     const bytes = target.table.text.map(
       ({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`,
     )
     // The server counts the bytes without reading them.
     const [row] = await session.query<{ bytes: string }>(
       `SELECT coalesce(pg_catalog.sum(${bytes.join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes ` +
-        `FROM ${own(target)} WHERE ${isRead(target, pages, wanted)}`,
+        `FROM ${own(target)} WHERE ${isRead(target, lines, wanted)}`,
     )
     if (Number(row?.bytes ?? 0) > MOST_BYTES) {
-      const [middle, line] = [Math.ceil((from + to) / 2), Math.ceil((first + last) / 2)]
-      const halves: readonly Pages[] =
-        to - from > 1
-          ? [
-              { from, to: middle },
-              { from: middle, to },
-            ]
-          : [
-              { from, to, lines: [first, line] },
-              { from, to, lines: [line, last] },
-            ]
-      for (const half of halves) yield* pagePartsOf(session, target, half, wanted)
+      const middle = Math.ceil((from + to) / 2)
+      yield* partsOf(session, target, { from, to: middle }, wanted)
+      yield* partsOf(session, target, { from: middle, to }, wanted)
       return
     }
   }
-  yield pages
+  yield lines
 }
 
 /** How many rows were written, and how many were refused and noted. The others are locked, or have another text now. */

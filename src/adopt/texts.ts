@@ -24,11 +24,13 @@ import type { AdoptStep, PlannedStep } from './options'
 import {
   alteredTexts,
   createRefused,
-  inPages,
+  FIRST_LINES,
+  inLines,
   isUnfilled,
   isWanted,
   normalizeRow,
-  type Pages,
+  LINES,
+  type Lines,
   pagesOf,
   readChanges,
   readTexts,
@@ -121,18 +123,18 @@ const dropFilled = (on: AdoptedTable, columns: number): string[] =>
  *
  * @param changes whether texts changed; $3 are their spots, and the old and new texts of each column follow
  */
-function fillPages(on: AdoptedTable, pages: Pages, wanted: Wanted, changes: boolean): string {
+function fillPages(on: AdoptedTable, lines: Lines, wanted: Wanted, changes: boolean): string {
   const { table } = on
   const hash = quote(table.hash)
   const lock = 'FOR NO KEY UPDATE SKIP LOCKED'
   const other = changes ? ' AND NOT (t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[]))' : ''
-  const where = `${inPages(pages)} AND ${isWanted(on, wanted)}${other}`
+  const where = `${inLines(lines)} AND ${isWanted(on, wanted)}${other}`
   return `WITH seen AS (SELECT pg_catalog.count(*) AS n FROM ${own(on)} WHERE ${where}),
 held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE ${where} ${lock}),
 written AS (
   UPDATE ${own(on)} SET ${hash} = ${rowHash(table, 't')}
-    FROM held WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND ${inPages(pages)} RETURNING 1),
-${changes ? `${fillChanged(on, pages, wanted, lock)},\n` : ''}stored AS (
+    FROM held WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND ${inLines(lines)} RETURNING 1),
+${changes ? `${fillChanged(on, lines, wanted, lock)},\n` : ''}stored AS (
   UPDATE ${adoptions(on)} AS a SET state = a.state OPERATOR(pg_catalog.||) $2::pg_catalog.jsonb
    WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text)
 SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.cardinality($3::pg_catalog.tid[])' : ''})::pg_catalog.text AS seen,
@@ -140,7 +142,7 @@ SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.card
 }
 
 /** Writes changed texts. A row that had a hash leaves its chain and gets its own number. Its new chain is noted. */
-function fillChanged(on: AdoptedTable, pages: Pages, wanted: Wanted, lock: string): string {
+function fillChanged(on: AdoptedTable, lines: Lines, wanted: Wanted, lock: string): string {
   const { table } = on
   const { rows, set, unchanged } = alteredTexts(on, 3)
   const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
@@ -148,12 +150,12 @@ function fillChanged(on: AdoptedTable, pages: Pages, wanted: Wanted, lock: strin
   return `changed AS (
   SELECT c.* FROM ${rows}),
 open AS MATERIALIZED (
-  SELECT t.ctid AS spot FROM ${own(on)} WHERE ${inPages(pages)} AND t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[])
+  SELECT t.ctid AS spot FROM ${own(on)} WHERE ${inLines(lines)} AND t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[])
      AND ${wanted === 'missing' ? isUnfilled(on) : 'true'} ${lock}),
 altered AS (
   UPDATE ${own(on)} SET ${set}, ${hash} = ${newHash(on)}${moved}
     FROM open JOIN changed AS c ON c.spot OPERATOR(pg_catalog.=) open.spot
-   WHERE t.ctid OPERATOR(pg_catalog.=) open.spot AND ${inPages(pages)} AND ${unchanged}
+   WHERE t.ctid OPERATOR(pg_catalog.=) open.spot AND ${inLines(lines)} AND ${unchanged}
   RETURNING ${[...table.scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})${
     wanted === 'missing' ? '' : `,\nnoted AS (INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered)`
   }`
@@ -365,7 +367,7 @@ async function fill({ session, options, counts, target }: AdoptRun): Promise<Ado
       sweep,
       async (part) => {
         const changes = normalizes ? await readChanges(session, target, part, wanted) : []
-        const state = JSON.stringify({ wanted, page: part.lines ? part.from : part.to, pages: sweep.pages })
+        const state = JSON.stringify({ wanted, page: Math.floor(part.to / LINES), pages: sweep.pages })
         const given = changes.length > 0 ? valuesOfChanges(target, changes) : []
         const sql = fillPages(target, part, wanted, changes.length > 0)
         const [row] = await session.query<Filled>(sql, [table.guard, state, ...given])
@@ -572,7 +574,7 @@ function plan(target: Target): PlannedStep[] {
     {
       step: 'fill',
       lock: undefined,
-      statements: [fillPages(target, { from: 0, to: 16 }, 'missing', false), vacuumTable(target)],
+      statements: [fillPages(target, FIRST_LINES, 'missing', false), vacuumTable(target)],
     },
     { step: 'number', lock: undefined, statements: [...findChains(target), numberChains(target)] },
     { step: 'index', lock: undefined, statements: [createTextIndex(target), ...createLookup(target)] },
@@ -602,7 +604,7 @@ export const GUARDED: Way = {
     {
       step: 'fill',
       lock: undefined,
-      statements: [...createRefused(target), readTexts(target, { from: 0, to: 16 }, 'wrong'), renormalize(target)],
+      statements: [...createRefused(target), readTexts(target, FIRST_LINES, 'wrong'), renormalize(target)],
     },
     { step: 'guard', lock: 'ACCESS EXCLUSIVE', statements: guardOf(target.table).create },
   ],
