@@ -1,5 +1,4 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
-import { groupBy } from '../calls/batches'
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, type Rule, RULE, type Rules } from '../options'
 import { quote } from '../sql/identifier'
@@ -8,21 +7,16 @@ import { bytewise, field, isLive, tableName } from '../sql/text-table'
 import { chainFields, isOfChain } from './chains'
 import { MergeList } from './merge-list'
 import { findReferences, holds, MergeStatements, type Reference } from './merge-references'
-import {
-  type AdoptOptions,
-  BATCH_RULES,
-  type BatchOption,
-  LOCK_RULES,
-  type LockOption,
-  PROPERTY_OPTION,
-} from './options'
+import { type AdoptOptions, BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption } from './options'
 import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, keyAsJson, makeWorklist, own, samePrimary, sameTexts, worklistOf } from './table'
 import { type Target, withText } from './target'
 import { throughPlaces } from './work'
 
-/** What a merge is given before the adoption begins. */
-interface MergeSetup {
+/** Options of the merge of duplicates. */
+export interface MergeOptions extends Pick<AdoptOptions, LockOption | BatchOption> {
+  /** The row of equal texts to keep, by primary key. Rows that are not soft-deleted take precedence. */
+  readonly keep: 'oldest' | 'newest'
   /**
    * Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. If a
    * column refers to several tables, also its rows: `attachment.target_id where target_type = 'page'`. @default []
@@ -33,20 +27,6 @@ interface MergeSetup {
    * them. A new file can be read by its owner only. The list of an earlier merge is continued.
    */
   readonly list: string
-}
-
-const SETUP_RULES: Readonly<Record<keyof MergeSetup, Rule>> = {
-  also: {
-    takes: (value) => Array.isArray(value) && value.every((name) => typeof name === 'string'),
-    expected: 'a list of names as table.column',
-  },
-  list: RULE.name,
-}
-
-/** Options of the merge of duplicates. */
-export interface MergeOptions extends MergeSetup, Pick<AdoptOptions, LockOption | BatchOption> {
-  /** The row of equal texts to keep, by primary key. Rows that are not soft-deleted take precedence. */
-  readonly keep: 'oldest' | 'newest'
   /**
    * Does each batch and rolls it back. The report and the list show what a merge would change now. It locks rows as a
    * merge does, and your triggers run. @default false
@@ -54,6 +34,17 @@ export interface MergeOptions extends MergeSetup, Pick<AdoptOptions, LockOption 
   readonly dryRun?: boolean | undefined
   /** Called after each batch. */
   readonly onProgress?: (progress: MergeProgress) => void
+}
+
+type SetupOption = 'property' | 'also' | 'list'
+
+const SETUP_RULES: Readonly<Record<SetupOption, Rule>> = {
+  property: RULE.name,
+  also: {
+    takes: (value) => Array.isArray(value) && value.every((name) => typeof name === 'string'),
+    expected: 'a list of names as table.column',
+  },
+  list: RULE.name,
 }
 
 const MERGE_RULES: Rules<MergeOptions> = {
@@ -114,9 +105,9 @@ export interface KeptRow {
 export async function checkMerge(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
-  options: MergeSetup & { readonly property?: string | undefined },
+  options: Pick<MergeOptions, SetupOption>,
 ): Promise<void> {
-  checkOptions('checkMerge()', options, { ...PROPERTY_OPTION, ...SETUP_RULES }, ['list'])
+  checkOptions('checkMerge()', options, SETUP_RULES, ['list'])
   await withText(dataSource, entity, { property: options.property }, async (session, target) => {
     await prepareMerge(session, target, options.also)
     await (await MergeList.open(options.list)).close()
@@ -148,20 +139,17 @@ async function prepareMerge(
   const columns = found.map(({ name }) => name).filter((name) => ![hash, number, chained].includes(name))
   const types = primary.map((name) => state.columns.find((column) => column.name === name)?.declared ?? 'text')
   const statements = new MergeStatements(target, types, references)
-  const refused = (what: string, error: unknown): unknown => {
-    if (!isRowError(error)) return error
-    const { message, code } = serverError(error) ?? {}
-    return new AdoptionError(
-      'unsupported',
-      `The rows cannot be merged, because the role or the table does not allow to ${what}: ${message} (SQLSTATE ${code}). ` +
-        `Remove the cause, or merge the rows by hand.`,
-      error,
-    )
-  }
   const check = async (what: string, sql: string): Promise<void> => {
     const none = Array.from({ length: 1 + 2 * primary.length }, () => [])
     await session.query(`EXPLAIN ${sql}`, none).catch((error: unknown) => {
-      throw refused(what, error)
+      if (!isRowError(error)) throw error
+      const { message, code } = serverError(error) ?? {}
+      throw new AdoptionError(
+        'unsupported',
+        `The rows cannot be merged, because the role or the table does not allow to ${what}: ${message} (SQLSTATE ${code}). ` +
+          `Remove the cause, or merge the rows by hand.`,
+        error,
+      )
     })
   }
   for (const one of references.filter(({ obstacle }) => obstacle === undefined)) {
@@ -213,25 +201,25 @@ SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${
 }
 
 /** Clears the flag of rows that are alone again, or a later DELETE would look for others. The guard must not fire. */
-function clearFlags(on: AdoptedTable, places: readonly string[]): string {
+function clearFlags(on: AdoptedTable, pairs: readonly Pair[]): string {
   const { table } = on
   const chain = [...table.scope, table.hash].map(
     (name) => `${field('o', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
   )
   const others = [...chain, ...isLive(table, 'o'), `${field('o', table.number)} OPERATOR(pg_catalog.<>) 0`]
   return `UPDATE ${own(on)} SET ${quote(table.chained)} = false FROM ${worklistOf(on)} AS w
- WHERE ${isPlace(places)} AND ${samePrimary(on, 'w.p')} AND ${field('t', table.number)} OPERATOR(pg_catalog.=) 0
+ WHERE ${isPlace(pairs)} AND ${samePrimary(on, 'w.p')} AND ${field('t', table.number)} OPERATOR(pg_catalog.=) 0
    AND NOT EXISTS (SELECT FROM ONLY ${tableName(table)} AS o WHERE ${others.join(' AND ')})`
 }
 
-const isPlace = (places: readonly string[]): string =>
-  `w.place OPERATOR(pg_catalog.=) ANY (ARRAY[${places.join(', ')}]::pg_catalog.int8[])`
+const isPlace = (pairs: readonly Pair[]): string =>
+  `w.place OPERATOR(pg_catalog.=) ANY (ARRAY[${pairs.map(({ place }) => place).join(', ')}]::pg_catalog.int8[])`
 
-const dropPlaces = (on: AdoptedTable, places: readonly string[]): string =>
-  `DELETE FROM ${worklistOf(on)} AS w WHERE ${isPlace(places)}`
-
-/** A row of the work: the place, and the keys of the row to delete (`k0`, …) and of the row that stays (`p0`, …). */
-type Pair = Readonly<Record<string, string>> & { readonly place: string }
+/**
+ * A row of the work: the place, the keys of the row to delete (`k0`, …) and of the row that stays (`p0`, …), and both keys
+ * as JSON.
+ */
+type Pair = Readonly<Record<string, string>> & Readonly<Record<'place' | 'row' | 'kept', string>>
 
 /** One run. */
 interface MergeRun extends PreparedMerge {
@@ -310,9 +298,9 @@ export async function mergeDuplicates(
 /** If the row to keep was deleted or has another text, the other rows of its group still have equal texts. */
 async function mergeRounds(run: MergeRun, { keep, onProgress }: MergeOptions, deleteDate: string | undefined) {
   const { session, on } = run
-  const key = on.primary.flatMap((_, index) =>
-    ['k', 'p'].map((letter) => `pg_catalog.concat(w.${letter}${index}) AS ${letter}${index}`),
-  )
+  const json = (letter: 'k' | 'p'): string => `${keyAsJson(on, (_, index) => `w.${letter}${index}`)}::pg_catalog.text`
+  const keys = keyNames(on).map((name) => `pg_catalog.concat(w.${name}) AS ${name}`)
+  const pair = ['w.place::pg_catalog.text AS place', ...keys, `${json('k')} AS row`, `${json('p')} AS kept`]
   let [round, seen] = [0, 0]
   do {
     round += 1
@@ -325,7 +313,7 @@ async function mergeRounds(run: MergeRun, { keep, onProgress }: MergeOptions, de
     const total = seen + Number(found?.rows)
     await throughPlaces(session, MERGE_BATCH, async (last, limit) => {
       const pairs = await session.query<Pair>(
-        `SELECT w.place::pg_catalog.text AS place, ${key.join(', ')} FROM ${worklistOf(on)} AS w ` +
+        `SELECT ${pair.join(', ')} FROM ${worklistOf(on)} AS w ` +
           `WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ORDER BY w.place LIMIT $2::pg_catalog.int8`,
         [last, limit],
       )
@@ -345,19 +333,31 @@ class Unmergeable extends Error {
 
 /** @returns how many rows remain for later, because another session has locked them */
 async function mergeBatch(run: MergeRun, pairs: readonly Pair[]): Promise<number> {
+  const { session, list } = run
+  let merged: MergedPairs
   try {
-    const merged = await run.session.together(async () => await mergePairs(run, pairs))
-    await noteMerged(run, pairs, merged)
-    return merged.busy.size
+    merged = await session.together(async () => await mergePairs(run, pairs))
   } catch (error) {
     if (isBusyError(error)) return pairs.length
     const reason = reasonOf(error)
     if (reason === undefined) throw error
     const half = pairs.length >> 1
     if (half > 0) return (await mergeBatch(run, pairs.slice(0, half))) + (await mergeBatch(run, pairs.slice(half)))
-    await leaveRows(run, placesOf(pairs), reason)
-    return 0
+    merged = { ...NOTHING, busy: new Set(), left: new Map(pairs.map(({ place }) => [place, reason])), changed: 0 }
   }
+  const { busy, left, changed, turned, removed, transaction } = merged
+  if (transaction !== undefined && !session.isTrial) await list.add([{ transaction, committed: true }])
+  run.merged += removed
+  run.changed += changed
+  for (const [one, rows] of turned) run.turned.set(one, (run.turned.get(one) ?? 0) + rows)
+  for (const { place, row, kept } of pairs) {
+    const reason = left.get(place)
+    if (reason === undefined) continue
+    run.left.push({ row: JSON.parse(row) as ObjectLiteral, kept: JSON.parse(kept) as ObjectLiteral, reason })
+  }
+  const done = pairs.filter(({ place }) => !busy.has(place))
+  await session.query(`DELETE FROM ${worklistOf(run.on)} AS w WHERE ${isPlace(done)}`)
+  return busy.size
 }
 
 /** The reason why a row is left; undefined for an error that no row has caused. */
@@ -367,88 +367,73 @@ function reasonOf(error: unknown): string | undefined {
   return isRowError(error) ? (constraint ?? code) : undefined
 }
 
-async function noteMerged(run: MergeRun, pairs: readonly Pair[], merged: MergedPairs): Promise<void> {
-  const { session, on, list } = run
-  const { busy, obstacles, changed, turned, removed, transaction } = merged
-  if (transaction !== undefined && !session.isTrial) await list.add([{ transaction, committed: true }])
-  run.merged += removed
-  run.changed += changed.length
-  for (const [one, rows] of turned) run.turned.set(one, (run.turned.get(one) ?? 0) + rows)
-  for (const [reason, places] of obstacles) await leaveRows(run, places, reason)
-  const done = placesOf(pairs).filter((place) => !busy.has(place))
-  if (session.isTrial && done.length > 0) await session.query(dropPlaces(on, done))
-}
-
-const placesOf = (pairs: readonly Pair[]): string[] => pairs.map(({ place }) => place)
-
-/** Reports rows, and removes them from the work. */
-async function leaveRows({ session, on, left }: MergeRun, places: readonly string[], reason: string): Promise<void> {
-  const key = (letter: 'k' | 'p'): string => `${keyAsJson(on, (_, index) => `w.${letter}${index}`)}::pg_catalog.text`
-  const rows = await session.query<Record<'row' | 'kept', string>>(
-    `SELECT ${key('k')} AS row, ${key('p')} AS kept FROM ${worklistOf(on)} AS w WHERE ${isPlace(places)} ORDER BY w.place`,
-  )
-  for (const { row, kept } of rows)
-    left.push({ row: JSON.parse(row) as ObjectLiteral, kept: JSON.parse(kept) as ObjectLiteral, reason })
-  await session.query(dropPlaces(on, places))
-}
-
-/** The results for the rows of one transaction. */
-interface MergedPairs {
-  /** Places whose rows another session has locked. */
-  readonly busy: ReadonlySet<string>
-  /** Places whose rows are left, by the reason. */
-  readonly obstacles: ReadonlyMap<string, string[]>
-  /** Places whose rows are no duplicates any more. */
-  readonly changed: readonly string[]
+/** What a transaction has changed. */
+interface Merged {
   readonly turned: ReadonlyMap<Reference, number>
   readonly removed: number
   /** undefined if no row was removed. */
   readonly transaction: string | undefined
 }
 
-async function mergePairs(run: MergeRun, pairs: readonly Pair[]): Promise<MergedPairs> {
-  const { session, on, statements } = run
-  const { table, primary } = on
-  const names = ['place', ...['k', 'p'].flatMap((letter) => primary.map((_, index) => `${letter}${index}`))]
-  const query = async <Row>(sql: string, of: readonly Pair[]): Promise<readonly Row[]> =>
-    await session.query<Row>(
-      sql,
-      names.map((name) => of.map((pair) => pair[name])),
-    )
-  const scope = [...table.scope, table.hash].map(
-    (name) => `${field('l', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
-  )
-  const see = statements.see([...sameTexts(on, 'l', 't'), ...scope, ...isLive(table, 'l'), ...isLive(table, 't')])
-  // No new reference to a locked row can appear.
-  const locked = new Set(placesOf(await query<Pair>(`${see} ${LOCK_PAIRS}`, pairs)))
-  const missed = pairs.filter(({ place }) => !locked.has(place))
-  const busy = new Set(missed.length === 0 ? [] : placesOf(await query<Pair>(see, missed)))
-  const changed = placesOf(missed).filter((place) => !busy.has(place))
-  const sql = statements.findObstacles()
-  const of = pairs.filter(({ place }) => locked.has(place))
-  const found = sql === undefined || of.length === 0 ? [] : await query<Record<'place' | 'reason', string>>(sql, of)
-  // A row can have several reasons.
-  const reasons = new Map(found.map(({ place, reason }) => [place, reason]))
-  const obstacles = groupBy([...reasons.keys()], (place) => reasons.get(place) ?? '')
-  const ready = of.filter(({ place }) => !reasons.has(place))
-  const merged = ready.length === 0 ? undefined : await mergeReady(run, ready, query)
-  const done = [...changed, ...placesOf(ready)]
-  if (done.length > 0) await session.query(dropPlaces(on, done))
-  return { busy, obstacles, changed, turned: new Map(), removed: 0, transaction: undefined, ...merged }
+const NOTHING: Merged = { turned: new Map(), removed: 0, transaction: undefined }
+
+/** The results for the rows of one transaction. */
+interface MergedPairs extends Merged {
+  /** Places whose rows another session has locked. */
+  readonly busy: ReadonlySet<string>
+  /** The reasons why rows are left, by their places. */
+  readonly left: ReadonlyMap<string, string>
+  /** How many rows are no duplicates any more. */
+  readonly changed: number
 }
 
+async function mergePairs(run: MergeRun, pairs: readonly Pair[]): Promise<MergedPairs> {
+  const { on, statements } = run
+  const { table } = on
+  const chain = [...table.scope, table.hash].map(
+    (name) => `${field('l', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
+  )
+  const see = statements.see([...sameTexts(on, 'l', 't'), ...chain, ...isLive(table, 'l'), ...isLive(table, 't')])
+  const placesOf = async (sql: string, of: readonly Pair[]): Promise<Set<string>> =>
+    new Set((await ask<Pair>(run, sql, of)).map(({ place }) => place))
+  // No new reference to a locked row can appear.
+  const locked = await placesOf(`${see} ${LOCK_PAIRS}`, pairs)
+  const missed = pairs.filter(({ place }) => !locked.has(place))
+  const busy = await placesOf(see, missed)
+  const found = pairs.filter(({ place }) => locked.has(place))
+  const obstacles = await ask<Record<'place' | 'reason', string>>(run, statements.findObstacles(), found)
+  // A row can have several reasons.
+  const left = new Map(obstacles.map(({ place, reason }) => [place, reason]))
+  const ready = found.filter(({ place }) => !left.has(place))
+  return { busy, left, changed: missed.length - busy.size, ...(await mergeReady(run, ready)) }
+}
+
+const keyNames = ({ primary }: AdoptedTable): string[] =>
+  ['k', 'p'].flatMap((letter) => primary.map((_, index) => `${letter}${index}`))
+
 /** Sends a statement with the keys of pairs. */
-type PairsQuery = <Row>(sql: string, of: readonly Pair[]) => Promise<readonly Row[]>
+async function ask<Row>(
+  { session, on }: MergeRun,
+  sql: string | undefined,
+  of: readonly Pair[],
+): Promise<readonly Row[]> {
+  if (sql === undefined || of.length === 0) return []
+  return await session.query<Row>(
+    sql,
+    ['place', ...keyNames(on)].map((name) => of.map((pair) => pair[name])),
+  )
+}
 
 /** @throws Unmergeable if a trigger or the type of a column prevents it */
-async function mergeReady(run: MergeRun, ready: readonly Pair[], query: PairsQuery) {
+async function mergeReady(run: MergeRun, ready: readonly Pair[]): Promise<Merged> {
+  if (ready.length === 0) return NOTHING
   const { session, on, list, references, statements, columns, clears } = run
   const { primary, table } = on
   const changes: object[] = []
   const turned = new Map<Reference, number>()
   for (const one of references) {
     if (one.obstacle !== undefined) continue
-    const rows = await query<Returned>(statements.turn(one), ready)
+    const rows = await ask<Returned>(run, statements.turn(one), ready)
     // By a trigger, or by a column's type that rounds. What a trigger has undone is found later.
     if (rows.some((row) => row['new'] !== row['kept'] && row['new'] !== row['old']))
       throw new Unmergeable(`${one.table} stores another key`)
@@ -461,10 +446,9 @@ async function mergeReady(run: MergeRun, ready: readonly Pair[], query: PairsQue
   // Triggers that count references run now, because a restored row must not be counted twice.
   await session.query('SET CONSTRAINTS ALL IMMEDIATE')
   // Only now, because a trigger on one table may write rows of another table whose references were turned before.
-  const left = statements.findLeft()
-  const [still] = left === undefined ? [] : await query<{ reason: string }>(`${left} LIMIT 1`, ready)
+  const [still] = await ask<{ reason: string }>(run, statements.findLeft(), ready)
   if (still) throw new Unmergeable(still.reason)
-  const removed = await query<Returned & { readonly transaction: string }>(statements.remove(columns), ready)
+  const removed = await ask<Returned & { readonly transaction: string }>(run, statements.remove(columns), ready)
   if (removed.length < ready.length) throw new Unmergeable('a trigger keeps it')
   for (const row of removed) {
     changes.push({ table: tableName(table), row: valuesOf(columns, row), kept: valuesOf(primary, row, 'p') })
@@ -472,7 +456,7 @@ async function mergeReady(run: MergeRun, ready: readonly Pair[], query: PairsQue
   if (clears) {
     await session.all([
       "SET LOCAL session_replication_role = 'replica'",
-      clearFlags(on, placesOf(ready)),
+      clearFlags(on, ready),
       "SET LOCAL session_replication_role = 'origin'",
     ])
   }
