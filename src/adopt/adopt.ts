@@ -27,7 +27,7 @@ import { refusedRows } from './pages'
 import { againstOwn, KEYS_NAMED } from './refusals'
 import { AdoptionError, type AdoptSession, withAdoptSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
-import { ADOPTIONS, keyAsJson, own, refuseWritten, worklistOf } from './table'
+import { ADOPTIONS, keyAsJson, own, refuseForeign, worklistOf } from './table'
 import { findDeclaration, findTarget, noTable, type Target, withText } from './target'
 import { dropAll, GUARDED, UNGUARDED, type Way } from './texts'
 import { type AdoptionState, createAdoptions, finishWork, rulesOf } from './state'
@@ -221,7 +221,7 @@ async function prepareSession(session: AdoptSession, target: Target, { userTrigg
         `Continue with that one, or remove it with abandon and begin again.`,
     )
   }
-  await session.query(refuseWritten(target, ADOPTIONS))
+  await session.query(refuseForeign(target, ADOPTIONS))
   if (userTriggers !== 'fire') await keepTriggersOut(session, target)
 }
 

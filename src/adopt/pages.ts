@@ -85,7 +85,7 @@ export const createRefused = (on: AdoptedTable): string[] => [
   `CREATE TABLE ${refusedOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')}, ` +
     `''::pg_catalog.text AS reason FROM ${tableName(on.table)} AS t WITH NO DATA`,
   `ALTER TABLE ${refusedOf(on)} ADD PRIMARY KEY (${keyParts(on)})`,
-  ...ownAlone(on, [refusedOf(on)]),
+  ownAlone(on, [refusedOf(on)]),
 ]
 
 /**

@@ -85,6 +85,12 @@ const BRAKE_PAUSE_MILLISECONDS = 500
 
 const MOST_CANCELLED = 5
 
+const MADE_MEANWHILE: ReadonlySet<string | undefined> = new Set([
+  SQLSTATE.uniqueViolation,
+  SQLSTATE.duplicateTable,
+  SQLSTATE.duplicateFunction,
+])
+
 /** The work under a lock cannot be done now. All of it is undone and tried again later. */
 export class Later extends Error {
   override readonly name = 'Later'
@@ -212,16 +218,12 @@ export class AdoptSession {
     }
   }
 
-  /**
-   * Makes objects that may exist, and waits for a lock no longer than for the table. IF NOT EXISTS fails with 23505 if
-   * another session makes the same object at that moment. After that, the object exists.
-   */
+  /** Makes objects unless they exist, and waits for a lock no longer than for the table. */
   async make(step: string, statements: readonly string[]): Promise<void> {
-    const make = async (): Promise<void> => {
-      await this.patiently(step, async () => await this.all(statements))
-    }
+    const make = async (): Promise<void> => await this.patiently(step, async () => await this.all(statements))
     await make().catch(async (error: unknown) => {
-      if (serverError(error)?.code !== SQLSTATE.uniqueViolation) throw error
+      // Another session has made the same object at that moment.
+      if (!MADE_MEANWHILE.has(serverError(error)?.code)) throw error
       await make()
     })
   }

@@ -4,17 +4,19 @@ import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { textRules } from '../sql/text-table'
 import type { AdoptStep } from './options'
 import type { AdoptSession } from './session'
-import { type AdoptedTable, ADOPTIONS, FIND_KEPT, ownAlone, refusePlanted, refuseWritten, type Wanted } from './table'
+import { type AdoptedTable, ADOPTIONS, FIND_KEPT, ownAlone, refuseForeign, type Wanted } from './table'
 
 /** The adoptions of the table's schema, as SQL. */
 export const adoptions = ({ table }: AdoptedTable): string => qualified(table.schema, ADOPTIONS)
 
 /** Makes the table in which adoptions of the schema store their states. */
 export const createAdoptions = (on: AdoptedTable): string[] => [
-  refuseWritten(on, ADOPTIONS),
-  `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
-  refusePlanted(on, ADOPTIONS),
-  ...ownAlone(on, [adoptions(on)], 'readable'),
+  refuseForeign(
+    on,
+    ADOPTIONS,
+    `CREATE TABLE ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
+  ),
+  ownAlone(on, [adoptions(on)], 'readable'),
 ]
 
 export async function forgetState({ query }: AdoptSession, on: AdoptedTable): Promise<void> {

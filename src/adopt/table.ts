@@ -67,7 +67,7 @@ export const makeWorklist = (on: AdoptedTable, query: string): string[] => [
   `DROP TABLE IF EXISTS ${worklistOf(on)}`,
   `CREATE TABLE ${worklistOf(on)} AS\n${query}`,
   `ALTER TABLE ${worklistOf(on)} ADD PRIMARY KEY (place)`,
-  ...ownAlone(on, [worklistOf(on)]),
+  ownAlone(on, [worklistOf(on)]),
   `ANALYZE ${worklistOf(on)}`,
 ]
 
@@ -149,29 +149,26 @@ const isTrusted = (found: string, owner: string): string => `EXISTS (SELECT FROM
  */
 export const FIND_KEPT: string = `SELECT ${isTrusted('pg_catalog.to_regclass($1)', '$2::pg_catalog.regrole')} AS kept`
 
-/** Runs after CREATE TABLE IF NOT EXISTS: a role that may create in the schema can have made the table before. */
-export const refusePlanted = ({ table, owner }: AdoptedTable, name: string): string =>
-  `DO ${dollarQuote(`
-DECLARE
-  found pg_catalog.regclass := ${literal(qualified(table.schema, name))}::pg_catalog.regclass;
-BEGIN
-  IF NOT ${isTrusted('found', `${literal(quote(owner))}::pg_catalog.regrole`)} THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
-      MESSAGE = pg_catalog.format('%s belongs to another role than the table', found),
-      HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the table.';
-  END IF;
-END
-`)}`
-
 const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`
 
-/** Runs before CREATE TABLE IF NOT EXISTS. Grants by default privileges on a new table are revoked at once. */
-export const refuseWritten = ({ table }: AdoptedTable, name: string): string =>
+/**
+ * Refuses a table that another role has made, or may write to: the command does what is written there. A role that may
+ * create in the schema can have made it before. Once it is checked, only a trusted role can replace it.
+ *
+ * @param create runs if there is no such table. It fails if one is made at that moment
+ */
+export const refuseForeign = ({ table, owner }: AdoptedTable, name: string, create = 'NULL'): string =>
   `DO ${dollarQuote(`
 DECLARE
   found pg_catalog.regclass := pg_catalog.to_regclass(${literal(qualified(table.schema, name))});
 BEGIN
-  IF EXISTS (SELECT FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+  IF found IS NULL THEN
+    ${create};
+  ELSIF NOT ${isTrusted('found', `${literal(quote(owner))}::pg_catalog.regrole`)} THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
+      MESSAGE = pg_catalog.format('%s belongs to another role than the table', found),
+      HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the table.';
+  ELSIF EXISTS (SELECT FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
     WHERE c.oid OPERATOR(pg_catalog.=) found AND a.grantee OPERATOR(pg_catalog.<>) c.relowner${READING}) THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = pg_catalog.format('roles other than its owner may write to %s', found),
@@ -182,7 +179,7 @@ END
 
 /**
  * Gives tables and sequences, as SQL, to the table's owner, and revokes grants by default privileges. Nobody else may
- * write to them, because their contents decide which names are taken and which rows are restored.
+ * write to them, because their contents decide which rows are changed.
  *
  * @param access `readable` keeps grants of SELECT
  */
@@ -190,37 +187,30 @@ export const ownAlone = (
   { owner }: AdoptedTable,
   names: readonly string[],
   access: 'alone' | 'readable' = 'alone',
-): string[] => {
+): string => {
   const ours = `ANY (ARRAY[${names.map(literal).join(', ')}]::pg_catalog.regclass[])`
-  return [
-    `DO ${dollarQuote(`
+  return `DO ${dollarQuote(`
 DECLARE
   command pg_catalog.text;
 BEGIN
-  -- Only where it is another's: the lock would wait for readers, and later ones would wait for it.
   FOR command IN
-    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %I', c.oid::pg_catalog.regclass, ${literal(owner)})
-      FROM pg_catalog.pg_class AS c
-     WHERE c.oid OPERATOR(pg_catalog.=) ${ours} AND c.relowner OPERATOR(pg_catalog.<>) ${literal(quote(owner))}::pg_catalog.regrole
-  LOOP
-    EXECUTE command;
-  END LOOP;
-  FOR command IN
-    SELECT DISTINCT pg_catalog.format('REVOKE %s ON %s FROM %s',
-        a.privilege_type, c.oid::pg_catalog.regclass, CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC'
-          ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+    SELECT pg_catalog.format('REVOKE %s ON %s FROM %s', a.privilege_type, c.oid::pg_catalog.regclass,
+        CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
       FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
      WHERE a.grantee OPERATOR(pg_catalog.<>) c.relowner${access === 'alone' ? '' : READING}
        AND (c.oid OPERATOR(pg_catalog.=) ${ours}
          OR EXISTS (SELECT FROM pg_catalog.pg_depend AS d
            WHERE c.relkind OPERATOR(pg_catalog.=) 'S' AND d.classid OPERATOR(pg_catalog.=) c.tableoid
              AND d.objid OPERATOR(pg_catalog.=) c.oid AND d.refobjid OPERATOR(pg_catalog.=) ${ours}))
+    -- Only where it is another's: the lock would wait for readers, and later ones would wait for it.
+    UNION ALL SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %I', c.oid::pg_catalog.regclass, ${literal(owner)})
+      FROM pg_catalog.pg_class AS c
+     WHERE c.oid OPERATOR(pg_catalog.=) ${ours} AND c.relowner OPERATOR(pg_catalog.<>) ${literal(quote(owner))}::pg_catalog.regrole
   LOOP
     EXECUTE command;
   END LOOP;
 END
-`)}`,
-  ]
+`)}`
 }
 
 /** @param parts the parts of a key, without their numbers: `w.k` for `w.k0`, … */

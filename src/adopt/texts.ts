@@ -175,7 +175,7 @@ function createObjects(on: AdoptedTable): string[] {
     `ALTER TABLE ${queueOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
       `ADD numbered pg_catalog.bool NOT NULL DEFAULT false`,
     ...createRefused(on),
-    ...ownAlone(on, [numbersOf(on), queueOf(on)]),
+    ownAlone(on, [numbersOf(on), queueOf(on)]),
   ]
 }
 

@@ -26,6 +26,8 @@ export const SQLSTATE = {
   deadlockDetected: '40P01',
   divisionByZero: '22012',
   undefinedTable: '42P01',
+  duplicateTable: '42P07',
+  duplicateFunction: '42723',
   lockNotAvailable: '55P03',
   /** Raised by `statement_timeout`, a cancel request, or a `lock_timeout` that lost its mark: isBusyError(). */
   queryCanceled: '57014',
