@@ -1,7 +1,15 @@
 import { groupBy } from '../calls/batches'
 import { quote, unnest } from '../sql/identifier'
 import { field, hashExpression, isLive } from '../sql/text-table'
-import { normalizeRow, type RefusedSpot, reportRefused, selectTexts } from './pages'
+import {
+  alterTexts,
+  normalizeRow,
+  type RefusedSpot,
+  reportRefused,
+  selectTexts,
+  type TextChange,
+  valuesOfChanges,
+} from './pages'
 import { type AdoptSession, Later } from './session'
 import {
   type AdoptedTable,
@@ -26,6 +34,14 @@ export const newHash = ({ table }: AdoptedTable): string =>
 
 export const chainColumns = ({ table }: AdoptedTable): string =>
   [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
+
+/** WITH queries that write changed texts. The rows leave their chains and get own numbers; the new chains are noted. */
+export function moveTexts(on: AdoptedTable, first: number, lock: 'FOR UPDATE' | 'FOR NO KEY UPDATE'): string {
+  const [hash, number, chained] = [on.table.hash, on.table.number, on.table.chained].map(quote)
+  const set = [`${hash} = ${newHash(on)}`, `${number} = ${nextNumber(on)}`, `${chained} = false`]
+  return `${alterTexts(on, first, lock, set)},
+noted AS (INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered)`
+}
 
 /** The chain of a row `t`, as `s0`, … and `hash`. */
 export const chainFields = ({ table }: AdoptedTable): string =>
@@ -205,7 +221,7 @@ type ChainRow = Readonly<Record<string, string | null>>
 /** The values to write into the rows of some chains. */
 interface Writes {
   readonly numbers: { readonly spot: string; readonly number: number; readonly chained: boolean }[]
-  readonly texts: { readonly spot: string; readonly texts: readonly (string | null)[] }[]
+  readonly texts: TextChange[]
   readonly refused: RefusedSpot[]
 }
 
@@ -221,21 +237,8 @@ async function settleNotes(session: AdoptSession, target: Target, notes: readonl
   }
   await reportRefused(session, target, refused)
   if (texts.length > 0) {
-    const { text, scope } = target.table
-    const [hash, number, chained] = [target.table.hash, target.table.number, target.table.chained].map(quote)
-    const set = text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
-    const arrays = ['$1::pg_catalog.tid[]', ...text.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
-    const columns = text.map((_, index) => texts.map((one) => one.texts[index] ?? null))
-    // The rows leave their chains, and the new chains are noted.
-    await session.query(
-      `WITH altered AS (
-  UPDATE ${own(target)} SET ${set.join(', ')}, ${hash} = ${newHash(target)}, ${number} = ${nextNumber(target)}, ${chained} = false
-    FROM ${unnest(arrays)} AS c (spot, ${text.map((_, index) => `n${index}`).join(', ')})
-   WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])
-  RETURNING ${[...scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})
-INSERT INTO ${queueOf(target)} (${chainColumns(target)}) SELECT * FROM altered`,
-      [texts.map(({ spot }) => spot), ...columns],
-    )
+    const sql = `WITH ${moveTexts(target, 1, 'FOR UPDATE')} SELECT FROM altered`
+    await session.query(sql, valuesOfChanges(target, texts))
   }
   if (numbers.length > 0) {
     const columns = (['spot', 'number', 'chained'] as const).map((name) => numbers.map((one) => one[name]))
@@ -264,7 +267,7 @@ function planChain(target: Target, rows: readonly ChainRow[], { numbers, texts, 
     const spot = row['spot'] ?? ''
     const normalized = normalizeRow(target, row)
     if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
-    else if (normalized.changed) texts.push({ spot, texts: normalized.after })
+    else if (normalized.changed) texts.push({ spot, ...normalized })
     return 'refused' in normalized || !normalized.changed
   })
   const highest = Number(rows[0]?.['highest'])

@@ -55,19 +55,33 @@ export const readTexts = (on: AdoptedTable, lines: Lines, wanted: Wanted): strin
 const isRead = (on: AdoptedTable, lines: Lines, wanted: Wanted): string =>
   `${inLines(lines)} AND ${wanted === 'missing' ? isUnfilled(on) : 'true'}`
 
-/** Changed texts as rows `c` with spots, old texts `o0`, … and new texts `n0`, …, from the parameter $first on. */
-export function alteredTexts(
-  { table }: AdoptedTable,
+/**
+ * WITH queries that write changed texts to rows that still have the old ones, unless another session has locked them.
+ * `altered` has the chains of the rows. The parameter $first has their spots; the old and new texts of each column follow.
+ *
+ * @param set further assignments, of the new texts `n0`, …
+ */
+export function alterTexts(
+  on: AdoptedTable,
   first: number,
-): Readonly<Record<'rows' | 'set' | 'unchanged', string>> {
+  lock: 'FOR UPDATE' | 'FOR NO KEY UPDATE',
+  set: readonly string[] = [],
+  where = 'true',
+): string {
+  const { table } = on
   const arrays = table.text.flatMap((_, index) => [first + 1 + 2 * index, first + 2 + 2 * index])
   const names = table.text.flatMap((_, index) => [`o${index}`, `n${index}`])
+  const texts = table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`)
   const unchanged = table.text.map(({ name }, index) => same(bytewise('t', name), `c.o${index} COLLATE pg_catalog."C"`))
-  return {
-    rows: `${unnest([`$${first}::pg_catalog.tid[]`, ...arrays.map((one) => `$${one}::pg_catalog.text[]`)])} AS c (spot, ${names.join(', ')})`,
-    set: table.text.map(({ name }, index) => `${quote(name)} = c.n${index}`).join(', '),
-    unchanged: unchanged.join(' AND '),
-  }
+  const here = `t.ctid OPERATOR(pg_catalog.=) ANY ($${first}::pg_catalog.tid[])`
+  return `changed AS (
+  SELECT c.* FROM ${unnest([`$${first}::pg_catalog.tid[]`, ...arrays.map((one) => `$${one}::pg_catalog.text[]`)])} AS c (spot, ${names.join(', ')})),
+open AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE ${here} AND ${where} ${lock} SKIP LOCKED),
+altered AS (
+  UPDATE ${own(on)} SET ${[...texts, ...set].join(', ')}
+    FROM open JOIN changed AS c ON c.spot OPERATOR(pg_catalog.=) open.spot
+   WHERE t.ctid OPERATOR(pg_catalog.=) open.spot AND ${here} AND ${unchanged.join(' AND ')}
+  RETURNING ${[...table.scope, table.hash].map((name) => field('t', name)).join(', ')})`
 }
 
 /** The key of a row `r` of the list of refused rows. */
@@ -88,18 +102,10 @@ export const createRefused = (on: AdoptedTable): string[] => [
   ownAlone(on, [refusedOf(on)]),
 ]
 
-/**
- * Writes new texts to the rows at the spots $1, if they still have the old texts. The guard refuses a text that another
- * row holds. Rows that another session has locked are left out.
- */
-export function renormalize(on: AdoptedTable): string {
-  const { rows, set, unchanged } = alteredTexts(on, 1)
-  return `WITH c AS (SELECT c.* FROM ${rows}),
-held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) FOR UPDATE SKIP LOCKED),
-written AS (UPDATE ${own(on)} SET ${set} FROM held JOIN c ON c.spot OPERATOR(pg_catalog.=) held.spot
-  WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]) AND ${unchanged} RETURNING 1)
-SELECT pg_catalog.count(*)::pg_catalog.text AS written FROM written`
-}
+/** Writes new texts to the rows at the spots $1. The guard refuses a text that another row holds. */
+export const renormalize = (on: AdoptedTable): string =>
+  `WITH ${alterTexts(on, 1, 'FOR UPDATE')}
+SELECT pg_catalog.count(*)::pg_catalog.text AS written FROM altered`
 
 /** A text that the normalizer changes, and its row. */
 export interface TextChange {

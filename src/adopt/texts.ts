@@ -12,6 +12,7 @@ import {
   type Filled,
   findChains,
   lockChains,
+  moveTexts,
   newHash,
   numberChains,
   settleMost,
@@ -22,7 +23,7 @@ import {
 import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import type { AdoptStep, PlannedStep } from './options'
 import {
-  alteredTexts,
+  alterTexts,
   createRefused,
   FIRST_LINES,
   inLines,
@@ -126,39 +127,23 @@ const dropFilled = (on: AdoptedTable, columns: number): string[] =>
 function fillPages(on: AdoptedTable, lines: Lines, wanted: Wanted, changes: boolean): string {
   const { table } = on
   const hash = quote(table.hash)
-  const lock = 'FOR NO KEY UPDATE SKIP LOCKED'
+  const lock = 'FOR NO KEY UPDATE'
   const other = changes ? ' AND NOT (t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[]))' : ''
   const where = `${inLines(lines)} AND ${isWanted(on, wanted)}${other}`
+  const changed =
+    wanted === 'missing'
+      ? alterTexts(on, 3, lock, [`${hash} = ${newHash(on)}`], isUnfilled(on))
+      : moveTexts(on, 3, lock)
   return `WITH seen AS (SELECT pg_catalog.count(*) AS n FROM ${own(on)} WHERE ${where}),
-held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE ${where} ${lock}),
+held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE ${where} ${lock} SKIP LOCKED),
 written AS (
   UPDATE ${own(on)} SET ${hash} = ${rowHash(table, 't')}
     FROM held WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND ${inLines(lines)} RETURNING 1),
-${changes ? `${fillChanged(on, lines, wanted, lock)},\n` : ''}stored AS (
+${changes ? `${changed},\n` : ''}stored AS (
   UPDATE ${adoptions(on)} AS a SET state = a.state OPERATOR(pg_catalog.||) $2::pg_catalog.jsonb
    WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text)
 SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.cardinality($3::pg_catalog.tid[])' : ''})::pg_catalog.text AS seen,
        ((SELECT pg_catalog.count(*) FROM written)${changes ? ' OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM altered)' : ''})::pg_catalog.text AS written`
-}
-
-/** Writes changed texts. A row that had a hash leaves its chain and gets its own number. Its new chain is noted. */
-function fillChanged(on: AdoptedTable, lines: Lines, wanted: Wanted, lock: string): string {
-  const { table } = on
-  const { rows, set, unchanged } = alteredTexts(on, 3)
-  const [hash, number, chained] = [table.hash, table.number, table.chained].map(quote)
-  const moved = wanted === 'missing' ? '' : `, ${number} = ${nextNumber(on)}, ${chained} = false`
-  return `changed AS (
-  SELECT c.* FROM ${rows}),
-open AS MATERIALIZED (
-  SELECT t.ctid AS spot FROM ${own(on)} WHERE ${inLines(lines)} AND t.ctid OPERATOR(pg_catalog.=) ANY ($3::pg_catalog.tid[])
-     AND ${wanted === 'missing' ? isUnfilled(on) : 'true'} ${lock}),
-altered AS (
-  UPDATE ${own(on)} SET ${set}, ${hash} = ${newHash(on)}${moved}
-    FROM open JOIN changed AS c ON c.spot OPERATOR(pg_catalog.=) open.spot
-   WHERE t.ctid OPERATOR(pg_catalog.=) open.spot AND ${inLines(lines)} AND ${unchanged}
-  RETURNING ${[...table.scope.map((name) => field('t', name)), `t.${hash}`].join(', ')})${
-    wanted === 'missing' ? '' : `,\nnoted AS (INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered)`
-  }`
 }
 
 /** Creates the objects that the transitional triggers need. Does not lock the table itself. */
