@@ -3,10 +3,10 @@ import { checkOptions, type Rules } from '../options'
 import { writtenSchema } from '../registry/declarations'
 import { rootOf } from '../registry/registry'
 import { tableOids } from '../sql/catalog'
-import { literal, qualified, quote } from '../sql/identifier'
+import { literal, qualified } from '../sql/identifier'
 import { isBusyError } from '../sql/sqlstate'
-import { bytewise, field, isLive, tableName } from '../sql/text-table'
-import { chainFields, isOfChain } from './chains'
+import { field, tableName } from '../sql/text-table'
+import { rowsOfChains } from './chains'
 import { migrationToFake } from './fake'
 import { guardedAs } from './guarded'
 import {
@@ -27,7 +27,7 @@ import { refusedRows } from './pages'
 import { againstOwn, KEYS_NAMED } from './refusals'
 import { AdoptionError, type AdoptSession, withAdoptSession } from './session'
 import { type AdoptionStatus, readStatus } from './status'
-import { ADOPTIONS, keyAsJson, own, refuseForeign, worklistOf } from './table'
+import { ADOPTIONS, keyAsJson, refuseForeign, worklistOf } from './table'
 import { findDeclaration, findTarget, noTable, type Target, withText } from './target'
 import { dropAll, GUARDED, UNGUARDED, type Way } from './texts'
 import { type AdoptionState, createAdoptions, finishWork, rulesOf } from './state'
@@ -160,28 +160,28 @@ async function adoptText(session: AdoptSession, begun: Target, options: AdoptOpt
   const counts = { filled: 0, normalized: 0, numbered: 0 }
   const isReady = isAdopted(begun)
   // Code without this package may have written texts that are not normalized.
-  const isDone = isReady && !begun.normalizes
-  if (!isDone) await prepareSession(session, begun, options)
-  const run = { session, options: { ...options, onProgress: forward(options.onProgress) }, counts, target: begun }
-  const { target, step } = isDone ? { target: begun, step: 'done' as const } : await doSteps(run)
-  const found = isDone ? { rejected: [], rejectedTotal: 0 } : await refusedRows(session, target)
+  if (isReady && !begun.normalizes) {
+    const duplicates = await findDuplicates(session, begun)
+    return { step: 'done', unchanged: true, locks: [], counts, rejected: [], rejectedTotal: 0, duplicates }
+  }
+  await prepareSession(session, begun, options)
+  const run = { session, options: { ...options, onProgress: forward(options.onProgress) }, counts }
+  const { target, step } = await doSteps({ ...run, target: begun })
+  const found = await refusedRows(session, target)
   const duplicates = step === 'done' || step === 'clean' ? await findDuplicates(session, target) : undefined
   const unchanged = isReady && counts.normalized === 0 && found.rejectedTotal === 0
   return { step, unchanged, locks: session.locks, counts, ...found, duplicates }
 }
 
-/** Does one step after the other, and reads the table again before each. */
+/** Does one step after the other, and reads the table again after each. */
 async function doSteps(run: AdoptRun): Promise<{ readonly target: Target; readonly step: AdoptStep }> {
-  const { until, onProgress } = run.options
+  const { until = 'done', onProgress } = run.options
   let { target } = run
   let step: AdoptStep = target.stored?.step ?? 'begin'
-  while (step !== 'done') {
-    if (until !== undefined && STEPS.indexOf(step) > STEPS.indexOf(until)) break
+  while (step !== 'done' && STEPS.indexOf(step) <= STEPS.indexOf(until)) {
     onProgress?.({ step, fraction: undefined, rows: 0 })
-    const next = await wayOf(target)
-      .steps[step]?.({ ...run, target })
-      .catch((error: unknown) => againstOwn(error, { on: target.table, ...writtenBy(target) }))
-    step = next ?? 'done'
+    const done = wayOf(target).steps[step]?.({ ...run, target })
+    step = (await done?.catch((error: unknown) => refuseRow(error, target))) ?? 'done'
     target = await findTarget(target.declaration, run.session.query)
   }
   return { target, step }
@@ -200,14 +200,16 @@ function forward(onProgress: AdoptOptions['onProgress']): NonNullable<AdoptOptio
 /** Whether the text has its guard, and no adoption is unfinished. */
 const isAdopted = ({ isReady, stored }: Target): boolean => isReady && stored === undefined
 
-/** What a step writes, for an error of an index or a constraint of the user that refuses it. */
-const writtenBy = ({ normalizes, table }: Target) => ({
-  what: normalizes ? 'a row with its normalized text' : 'a row that gets its hash',
-  ours: [table.index, table.check],
-  ofUnique:
-    'adopt --dry-run lists the texts that become equal. Without the unique index, clients can store equal texts ' +
-    'until the step guard: they are reported, and --merge merges them.',
-})
+/** @throws AdoptionError if an index or a constraint of the user has refused a row; rethrows other errors */
+const refuseRow = (error: unknown, { normalizes, table }: Target): never =>
+  againstOwn(error, {
+    on: table,
+    what: normalizes ? 'a row with its normalized text' : 'a row that gets its hash',
+    ours: [table.index, table.check],
+    ofUnique:
+      'adopt --dry-run lists the texts that become equal. Without the unique index, clients can store equal texts ' +
+      'until the step guard: they are reported, and --merge merges them.',
+  })
 
 /** @throws AdoptionError if the steps cannot adopt the table, or would fire triggers of the user */
 async function prepareSession(session: AdoptSession, target: Target, { userTriggers }: AdoptOptions): Promise<void> {
@@ -226,15 +228,13 @@ async function prepareSession(session: AdoptSession, target: Target, { userTrigg
 }
 
 async function findDuplicates({ query }: AdoptSession, target: Target): Promise<Duplicates> {
-  const { table, primary } = target
-  const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
-  const live = [...isLive(table, 't'), 'true'].join(' AND ')
+  const { chains, rows, by } = rowsOfChains(target)
+  const keys = target.primary.map((name) => field('t', name)).join(', ')
   const [row] = await query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
-    `WITH c AS MATERIALIZED (SELECT ${chainFields(target)} FROM ${own(target)} WHERE t.${quote(table.chained)} AND ${live}),
+    `WITH ${chains},
 g AS MATERIALIZED (
-  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyAsJson(target)} ORDER BY ${primary.map((name) => field('t', name)).join(', ')}) AS keys
-    FROM c JOIN ${own(target)} ON ${isOfChain(target, 'c')} GROUP BY ${by.join(', ')}
-  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
+  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyAsJson(target)} ORDER BY ${keys}) AS keys
+    FROM ${rows} GROUP BY ${by} HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
 SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
        coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
        (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${KEYS_NAMED}) AS f)::pg_catalog.text AS first

@@ -1,6 +1,6 @@
 import { groupBy } from '../calls/batches'
 import { quote, unnest } from '../sql/identifier'
-import { field, hashExpression, isLive } from '../sql/text-table'
+import { bytewise, field, hashExpression, isLive } from '../sql/text-table'
 import {
   alterTexts,
   normalizeRow,
@@ -44,17 +44,29 @@ noted AS (INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered
 }
 
 /** The chain of a row `t`, as `s0`, … and `hash`. */
-export const chainFields = ({ table }: AdoptedTable): string =>
+const chainFields = ({ table }: AdoptedTable): string =>
   [...table.scope.map((name, index) => `${field('t', name)} AS s${index}`), `${field('t', table.hash)} AS hash`].join(
     ', ',
   )
 
-export const isOfChain = ({ table }: AdoptedTable, chain: string): string =>
+const isOfChain = ({ table }: AdoptedTable, chain: string): string =>
   [
     ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${chain}.s${index}`),
     `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${chain}.hash`,
     ...isLive(table, 't'),
   ].join(' AND ')
+
+/** The rows with texts of several rows, for FROM after the WITH query `chains`, and what rows of equal texts share. */
+export function rowsOfChains(on: AdoptedTable): Readonly<Record<'chains' | 'rows' | 'by', string>> {
+  const { table } = on
+  const flagged = [field('t', table.chained), ...isLive(table, 't')].join(' AND ')
+  const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
+  return {
+    chains: `c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE ${flagged})`,
+    rows: `c JOIN ${own(on)} ON ${isOfChain(on, 'c')}`,
+    by: by.join(', '),
+  }
+}
 
 /**
  * Finds the rows of chains that have several rows or no anchor, and the numbers that they should have. Every chain is

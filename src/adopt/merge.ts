@@ -3,8 +3,8 @@ import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, type Rule, RULE, type Rules } from '../options'
 import { quote } from '../sql/identifier'
 import { isBusyError, isRowError, serverError } from '../sql/sqlstate'
-import { bytewise, field, isLive, tableName } from '../sql/text-table'
-import { chainFields, isOfChain } from './chains'
+import { field, isLive, tableName } from '../sql/text-table'
+import { rowsOfChains } from './chains'
 import { MergeList } from './merge-list'
 import { findReferences, holds, MergeStatements, type Reference } from './merge-references'
 import { type AdoptOptions, BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption } from './options'
@@ -179,12 +179,9 @@ const LOCK_PAIRS = 'FOR UPDATE OF l, t SKIP LOCKED'
  * @param deleteDate the delete date column; a soft-deleted row is kept only if every row is soft-deleted
  */
 function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteDate: string | undefined): string[] {
-  const { table, primary } = on
+  const { primary } = on
+  const { chains, rows, by } = rowsOfChains(on)
   const keys = primary.map((name) => field('t', name))
-  const by = [
-    ...table.scope.map((name) => field('t', name)),
-    ...table.text.map(({ name }) => bytewise('t', name)),
-  ].join(', ')
   const order = [
     ...(deleteDate === undefined ? [] : [`${field('t', deleteDate)} IS NOT NULL`]),
     ...keys.map((key) => (keep === 'oldest' ? key : `${key} DESC`)),
@@ -192,9 +189,9 @@ function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteDate: st
   const kept = keys.map((key, index) => `pg_catalog.first_value(${key}) OVER w AS p${index}`).join(', ')
   return makeWorklist(
     on,
-    `WITH c AS MATERIALIZED (SELECT ${chainFields(on)} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
+    `WITH ${chains},
 r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank
-        FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
+        FROM ${rows} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
 SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
   FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
   )

@@ -8,7 +8,7 @@ import { AdoptionError, type AdoptSession } from './session'
 import { type AdoptedTable, keyAsJson, own, ownAlone, refusedOf, same, samePrimary, type Wanted } from './table'
 import { KEYS_NAMED, ownConstraint } from './refusals'
 import type { Target } from './target'
-import type { AdoptRun, FoundRows } from './work'
+import type { AdoptReport, AdoptRun } from './work'
 
 /** More lines than a page has. */
 export const LINES = 2_048
@@ -312,7 +312,7 @@ function refusalOfText(error: unknown): string | undefined {
 export async function refusedRows(
   { query }: AdoptSession,
   on: AdoptedTable,
-): Promise<Pick<FoundRows, 'rejected' | 'rejectedTotal'>> {
+): Promise<Pick<AdoptReport, 'rejected' | 'rejectedTotal'>> {
   const rows = await query<Record<'key' | 'reason' | 'total', string>>(
     `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
       `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyParts(on)} LIMIT ${KEYS_NAMED}`,

@@ -39,17 +39,14 @@ export interface Duplicates {
   readonly first: readonly (readonly ObjectLiteral[])[]
 }
 
-export interface FoundRows {
+/** The result of `adopt`: its changes and its findings. */
+export interface AdoptReport {
   /** The first ten refused rows. */
   readonly rejected: readonly RefusedRow[]
   /** How many rows are refused. */
   readonly rejectedTotal: number
   /** Rows that hold the same text; undefined before the index exists. */
   readonly duplicates: Duplicates | undefined
-}
-
-/** The result of `adopt`: its changes and its findings. */
-export interface AdoptReport extends FoundRows {
   /** The next step; `done` if the table is adopted. */
   readonly step: AdoptStep
   /** Whether there was nothing to do. */

@@ -173,14 +173,8 @@ const ASKING_MILLISECONDS = 500
 
 interface StepProgress extends Omit<AdoptProgress, 'step'> {
   readonly step: AdoptProgress['step'] | 'merge'
-  /** How many rows there are, if it is known. The speed is then reported too. */
+  /** How many rows there are, if it is known. */
   readonly total?: number
-}
-
-interface KnownProgress extends Omit<StepProgress, 'total'> {
-  readonly total: number | undefined
-  readonly rowsPerSecond: number | undefined
-  readonly secondsLeft: number | undefined
 }
 
 type Stoppable = Pick<AdoptOptions, 'onNotice'> & Pick<AdoptRun, 'signal'>
@@ -197,8 +191,8 @@ class Reporter {
   private readonly locks: AdoptionLock[] = []
   private readonly beat: NodeJS.Timeout
   private current: StepProgress | undefined
-  /** The fraction and the time of the first report of the step, because a step may continue an earlier run. */
-  private begun = { fraction: 0, at: 0, rows: 0 }
+  /** When the step began. */
+  private begun = 0
   private printed = performance.now()
   private asked: Promise<AdoptionStatus | undefined> | undefined
 
@@ -224,12 +218,11 @@ class Reporter {
     else this.locks.push(lock)
   }
 
-  /** Writes a line every two seconds and for every step, for example `fill  43 %  430,000 rows  1 min left`. */
+  /** Writes a line every two seconds and for every step, for example `fill  43 %  430,000 rows`. */
   readonly progress = (progress: StepProgress): void => {
     const now = performance.now()
     const isNew = progress.step !== this.current?.step
-    if (isNew || this.current?.fraction === undefined)
-      this.begun = { fraction: progress.fraction ?? 0, at: now, rows: progress.rows }
+    if (isNew) this.begun = now
     this.current = progress
     if (isNew || now - this.printed >= PROGRESS_MILLISECONDS) this.writeProgress(progress)
   }
@@ -269,21 +262,12 @@ class Reporter {
     this.run.streams.stderr.write(`${new Date().toTimeString().slice(0, 8)}  ${printable(line)}\n`)
   }
 
-  private writeProgress({ step, rows, fraction: own, total }: StepProgress, status?: AdoptionStatus): void {
-    const fraction = own ?? status?.fraction ?? undefined
-    const seconds = (performance.now() - this.begun.at) / 1_000
-    const left = this.secondsLeft(own ?? 0, seconds)
-    const rowsPerSecond =
-      total !== undefined && seconds >= 1 ? Math.round((rows - this.begun.rows) / seconds) : undefined
-    const known = { step, fraction, rows, total, rowsPerSecond, secondsLeft: left }
-    if (this.json) return this.writeEvent({ event: 'progress', ...known, ...(status && { status }) })
-    this.writeLine(describeProgress(known, seconds, status).join('  '))
-  }
-
-  /** Uses only the fraction of the step. The server reports the fraction of a phase, and a step has several phases. */
-  private secondsLeft(fraction: number, seconds: number): number | undefined {
-    const done = fraction - this.begun.fraction
-    return done >= 0.01 && seconds >= 1 ? (seconds * (1 - fraction)) / done : undefined
+  /** @param status the server's status of a step that reports nothing itself */
+  private writeProgress(own: StepProgress, status?: AdoptionStatus): void {
+    const progress = { ...own, fraction: own.fraction ?? status?.fraction ?? undefined }
+    if (this.json) return this.writeEvent({ event: 'progress', ...progress, ...(status && { status }) })
+    const silent = status && describeSilence(status, (performance.now() - this.begun) / 1_000)
+    this.writeLine([...describeProgress(progress), ...(silent ?? [])].join('  '))
   }
 
   private async breakSilence(): Promise<void> {
@@ -299,31 +283,17 @@ class Reporter {
   }
 }
 
-/** @param status the server's status of a step that reports nothing itself */
-function describeProgress(
-  { step, fraction, rows, total, rowsPerSecond, secondsLeft: left }: KnownProgress,
-  seconds: number,
-  status: AdoptionStatus | undefined,
-): string[] {
-  const silent = status && [
-    `${Math.round(seconds)} s in this step`,
-    ...(status.command?.waitsFor === 'Lock' ? status.holders.map(describeHolder) : []),
-  ]
-  return [
-    step,
-    ...(status?.phase == null ? [] : [status.phase]),
-    ...(fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]),
-    ...describeRows(rows, total, rowsPerSecond),
-    ...(left === undefined ? [] : [left < 90 ? `${Math.round(left)} s left` : `${Math.round(left / 60)} min left`]),
-    ...(silent ?? []),
-  ]
-}
+const describeProgress = ({ step, fraction, rows, total }: StepProgress): string[] => [
+  step,
+  ...(fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]),
+  ...(rows === 0 ? [] : [`${number(rows)}${total === undefined ? '' : ` of ${number(total)}`} rows`]),
+]
 
-function describeRows(rows: number, total: number | undefined, perSecond: number | undefined): string[] {
-  if (rows === 0) return []
-  const done = total === undefined ? number(rows) : `${number(rows)} of ${number(total)}`
-  return [`${done} rows`, ...(perSecond === undefined ? [] : [`${number(perSecond)} rows/s`])]
-}
+const describeSilence = ({ phase, command, holders }: AdoptionStatus, seconds: number): string[] => [
+  ...(phase === null ? [] : [phase]),
+  `${Math.round(seconds)} s in this step`,
+  ...(command?.waitsFor === 'Lock' ? holders.map(describeHolder) : []),
+]
 
 /** @param merges whether duplicates are merged next */
 function formatAdoption(report: AdoptReport, merges: boolean): string {
