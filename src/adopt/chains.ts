@@ -1,15 +1,6 @@
-import { groupBy } from '../calls/batches'
-import { quote, unnest } from '../sql/identifier'
+import { quote } from '../sql/identifier'
 import { bytewise, field, hashExpression, isLive } from '../sql/text-table'
-import {
-  alterTexts,
-  normalizeRow,
-  type RefusedSpot,
-  reportRefused,
-  selectTexts,
-  type TextChange,
-  valuesOfChanges,
-} from './pages'
+import { alterTexts, normalizeRows, type ReadRow, selectTexts, valuesOfChanges } from './pages'
 import { type AdoptSession, Later } from './session'
 import {
   type AdoptedTable,
@@ -136,42 +127,71 @@ export const dropNumbered = (on: AdoptedTable): string =>
   `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
 
 /**
- * For each chain that the notes $1 name, locks the row with the lowest number and the rows without a real number.
- * Selects them with the highest real number. A row that another session has locked has no `spot`, and its chain must
- * not be touched. The other rows are not read, because any number of them may hold a text. Uses the unique index.
+ * WITH queries that lock rows `held` of each chain `c` that the notes $1 name: the row with the lowest number, and the
+ * rows without a real number. Rows that another session has locked are only `seen`. The other rows are not read, because
+ * any number of them may hold a text. Uses the unique index.
+ *
+ * @param which the rows without a real number that may be locked
  */
-export function lockChains(on: AdoptedTable): string {
+function lockChains(on: AdoptedTable, which = 'true'): string {
   const { table, primary } = on
   const number = field('t', table.number)
-  const chains = `SELECT pg_catalog.min(q.seq) AS chain, ${chainColumns(on)} FROM ${queueOf(on)} AS q
-   WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) GROUP BY ${chainColumns(on)}`
-  const keys = primary.map((name) => field('t', name))
-  const first = (order: string, more = ''): string =>
-    `(SELECT ${number} FROM ${own(on)} WHERE ${isOfChain(on, 'c')}${more} ORDER BY ${number} ${order} LIMIT 1)`
-  const real = ` AND ${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}`
+  const real = `${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}`
+  const first = (order: string): string =>
+    `(SELECT ${number} FROM ${own(on)} WHERE ${isOfChain(on, 'c')} AND ${real} ORDER BY ${number} ${order} LIMIT 1)`
   const spots = (which: string): string =>
     `SELECT b.chain, b.highest, t.ctid AS spot FROM b JOIN ${own(on)} ON ${isOfChain(on, 'b')} AND ${which}`
-  return `WITH c AS MATERIALIZED (${chains}),
-b AS MATERIALIZED (SELECT c.*, ${first('ASC', real)} AS lowest, ${first('DESC', real)} AS highest FROM c),
+  return `c AS MATERIALIZED (
+  SELECT pg_catalog.min(q.seq) AS chain, ${chainColumns(on)} FROM ${queueOf(on)} AS q
+   WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) GROUP BY ${chainColumns(on)}),
+b AS MATERIALIZED (SELECT c.*, ${first('ASC')} AS lowest, coalesce(${first('DESC')}, -1) AS highest FROM c),
 seen AS MATERIALIZED (
   ${spots(`${number} OPERATOR(pg_catalog.=) b.lowest`)}
-  UNION ALL ${spots(`${number} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`)}),
+  UNION ALL ${spots(`NOT ${real}`)}),
 held AS MATERIALIZED (
-  SELECT t.ctid AS spot, ${number} AS number, ${field('t', table.chained)} AS chained,
-         ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${selectTexts(on)}
-    FROM seen AS s JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) s.spot FOR UPDATE OF t SKIP LOCKED)
-SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.text AS highest, h.spot::pg_catalog.text AS spot, h.number::pg_catalog.text AS number,
-       CASE WHEN h.chained THEN 'yes' ELSE 'no' END AS chained, ${table.text.map((_, index) => `h.c${index}`).join(', ')}
-  FROM seen AS s LEFT JOIN held AS h ON h.spot OPERATOR(pg_catalog.=) s.spot
- ORDER BY s.chain, h.number, ${primary.map((_, index) => `h.k${index}`).join(', ')}`
+  SELECT s.*, ${number} AS number, ${primary.map((name, index) => `${field('t', name)} AS k${index}`).join(', ')}, ${selectTexts(on)}
+    FROM seen AS s JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) s.spot AND (${real} OR ${which})
+     FOR UPDATE OF t SKIP LOCKED)`
 }
 
-/** Writes the numbers $2 and the flags $3 to the locked rows at the spots $1. */
-export function writeNumbers(on: AdoptedTable): string {
-  const { table } = on
-  return `UPDATE ${own(on)} SET ${quote(table.number)} = w.number, ${quote(table.chained)} = w.chained
-  FROM ${unnest(['$1::pg_catalog.tid[]', '$2::pg_catalog.int4[]', '$3::pg_catalog.bool[]'])} AS w (spot, number, chained)
- WHERE t.ctid OPERATOR(pg_catalog.=) w.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+/** Locks the rows of noted chains, and selects their texts. */
+export const readChains = (on: AdoptedTable): string =>
+  `WITH ${lockChains(on)}
+SELECT h.spot::pg_catalog.text AS spot, ${on.table.text.map((_, index) => `h.c${index}`).join(', ')} FROM held AS h`
+
+/**
+ * Makes the first row of each noted chain its anchor, numbers the others after it, and removes the notes. Returns how many
+ * chains are left unchanged, because another session has locked a row, or has written one that is not at the spots $2.
+ */
+export function settleChains(on: AdoptedTable): string {
+  const { table, primary } = on
+  const [number, chained] = [table.number, table.chained].map(quote)
+  const keys = ['number', ...primary.map((_, index) => `k${index}`)].map((name) => `h.${name}`)
+  const sameChain = [...table.scope.map((_, index) => `s${index}`), 'hash'].map(
+    (name) => `q.${name} OPERATOR(pg_catalog.=) c.${name}`,
+  )
+  // This transaction writes only texts that it has normalized.
+  const isKnown = `coalesce(t.ctid OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.tid[]), true)
+       OR t.xmin OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid`
+  return `WITH ${lockChains(on, isKnown)},
+stuck AS MATERIALIZED (
+  SELECT DISTINCT s.chain FROM seen AS s WHERE NOT EXISTS (SELECT FROM held AS h WHERE h.spot OPERATOR(pg_catalog.=) s.spot)),
+ranked AS (
+  SELECT h.*, pg_catalog.row_number() OVER (PARTITION BY h.chain ORDER BY ${keys.join(', ')}) AS rank,
+         pg_catalog.count(*) OVER (PARTITION BY h.chain) AS rows
+    FROM held AS h WHERE h.chain OPERATOR(pg_catalog.<>) ALL (SELECT s.chain FROM stuck AS s)),
+placed AS (
+  SELECT r.*, r.rank OPERATOR(pg_catalog.=) 1 AND (r.rows OPERATOR(pg_catalog.>) 1 OR r.highest OPERATOR(pg_catalog.>) r.number) AS flag,
+         CASE r.rank WHEN 1 THEN 0 ELSE (greatest(r.highest, 0) OPERATOR(pg_catalog.+) r.rank OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 END AS place
+    FROM ranked AS r),
+written AS (
+  UPDATE ${own(on)} SET ${number} = p.place, ${chained} = p.flag FROM placed AS p
+   WHERE ${samePrimary(on, 'p.k')} AND t.ctid OPERATOR(pg_catalog.=) p.spot
+     AND (t.${number} OPERATOR(pg_catalog.<>) p.place OR t.${chained} OPERATOR(pg_catalog.<>) p.flag)),
+done AS (
+  DELETE FROM ${queueOf(on)} AS q USING c WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])
+     AND ${sameChain.join(' AND ')} AND c.chain OPERATOR(pg_catalog.<>) ALL (SELECT s.chain FROM stuck AS s))
+SELECT pg_catalog.count(*)::pg_catalog.text AS stuck FROM stuck`
 }
 
 /** Few rows, because a client may wait for them. */
@@ -227,70 +247,19 @@ async function notesAfter({ query }: AdoptSession, on: AdoptedTable, last: strin
   return (await query<{ seq: string }>(readQueue(on), [last, limit])).map(({ seq }) => seq)
 }
 
-/** A row of a chain, read and locked. A row that another session has locked has no spot. */
-type ChainRow = Readonly<Record<string, string | null>>
-
-/** The values to write into the rows of some chains. */
-interface Writes {
-  readonly numbers: { readonly spot: string; readonly number: number; readonly chained: boolean }[]
-  readonly texts: TextChange[]
-  readonly refused: RefusedSpot[]
-}
-
-/** @returns how many chains are left unchanged, because another session has locked a row, or they must be read again */
+/** @returns how many chains are left unchanged, because another session has locked a row */
 async function settleNotes(session: AdoptSession, target: Target, notes: readonly string[]): Promise<number> {
-  const locked = await session.query<ChainRow>(lockChains(target), [notes])
-  const writes: Writes = { numbers: [], texts: [], refused: [] }
-  const { numbers, texts, refused } = writes
-  const stuck: string[] = []
-  for (const [chain, rows] of groupBy(locked, (row) => row['chain'] ?? '')) {
-    const isLocked = rows.some(({ spot }) => spot === null)
-    if (isLocked || !planChain(target, rows, writes)) stuck.push(chain)
+  let known: (string | null | undefined)[] | undefined
+  if (target.normalizes) {
+    const rows = await session.query<ReadRow>(readChains(target), [notes])
+    const changes = await normalizeRows(session, target, rows)
+    if (changes.length > 0) {
+      const sql = `WITH ${moveTexts(target, 1, 'FOR UPDATE')} SELECT FROM altered`
+      await session.query(sql, valuesOfChanges(target, changes))
+    }
+    // A row that another session has written since has perhaps a text that is not normalized.
+    known = rows.map(({ spot }) => spot)
   }
-  await reportRefused(session, target, refused)
-  if (texts.length > 0) {
-    const sql = `WITH ${moveTexts(target, 1, 'FOR UPDATE')} SELECT FROM altered`
-    await session.query(sql, valuesOfChanges(target, texts))
-  }
-  if (numbers.length > 0) {
-    const columns = (['spot', 'number', 'chained'] as const).map((name) => numbers.map((one) => one[name]))
-    await session.query(writeNumbers(target), columns)
-  }
-  // The notes of the chains that are stuck are kept.
-  const isSameChain = [...target.table.scope.map((_, index) => `s${index}`), 'hash']
-    .map((name) => `o.${name} OPERATOR(pg_catalog.=) q.${name}`)
-    .join(' AND ')
-  await session.query(
-    `DELETE FROM ${queueOf(target)} AS q WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) ` +
-      `AND NOT EXISTS (SELECT FROM ${queueOf(target)} AS o WHERE o.seq OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int8[]) AND ${isSameChain})`,
-    [notes, stuck],
-  )
-  return stuck.length
-}
-
-/**
- * Rows whose text the normalizer changes leave the chain. The first of the others is the anchor, and each has a number.
- *
- * @returns false if the chain must be read again, because the anchor leaves rows behind that were not read
- */
-function planChain(target: Target, rows: readonly ChainRow[], { numbers, texts, refused }: Writes): boolean {
-  const staying = rows.filter((row) => {
-    if (!target.normalizes) return true
-    const spot = row['spot'] ?? ''
-    const normalized = normalizeRow(target, row)
-    if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
-    else if (normalized.changed) texts.push({ spot, ...normalized })
-    return 'refused' in normalized || !normalized.changed
-  })
-  const highest = Number(rows[0]?.['highest'])
-  const unread = highest > Number(rows[0]?.['number'])
-  if (unread && staying[0] !== rows[0]) return false
-  let next = Math.max(0, highest) + 1
-  for (const [position, row] of staying.entries()) {
-    const number = position === 0 ? 0 : next++
-    const chained = position === 0 && (staying.length > 1 || unread)
-    const same = number === Number(row['number']) && chained === (row['chained'] === 'yes')
-    if (!same) numbers.push({ spot: row['spot'] ?? '', number, chained })
-  }
-  return true
+  const [row] = await session.query<{ stuck: string }>(settleChains(target), [notes, known])
+  return Number(row?.stuck ?? 0)
 }

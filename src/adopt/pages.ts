@@ -115,7 +115,7 @@ export interface TextChange {
 }
 
 /** A row as it was read, with its texts as `c0`, …. */
-type ReadRow = Readonly<Record<string, string | null>>
+export type ReadRow = Readonly<Record<string, string | null>>
 
 /** The texts of a row, as they are stored and normalized, or the reason why one of them is refused. */
 type NormalizedRow = Omit<TextChange, 'spot'> & { readonly changed: boolean }
@@ -143,16 +143,15 @@ export const valuesOfChanges = ({ declaration }: Target, changes: readonly TextC
   ]),
 ]
 
-/** Normalizes the texts of some pages without writing them, and notes the refused ones. */
-export async function readChanges(
+/** Normalizes texts without writing them, and notes the refused ones. */
+export async function normalizeRows(
   session: AdoptSession,
   target: Target,
-  lines: Lines,
-  wanted: Wanted,
+  rows: readonly ReadRow[],
 ): Promise<TextChange[]> {
   const changes: TextChange[] = []
   const refused: RefusedSpot[] = []
-  for (const row of await session.query<ReadRow>(readTexts(target, lines, wanted))) {
+  for (const row of rows) {
     const spot = row['spot'] ?? ''
     const normalized = normalizeRow(target, row)
     if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
@@ -163,13 +162,13 @@ export async function readChanges(
 }
 
 /** A row whose text is refused. */
-export interface RefusedSpot {
+interface RefusedSpot {
   readonly spot: string
   readonly reason: string
 }
 
 /** Notes rows whose texts are refused. */
-export async function reportRefused(
+async function reportRefused(
   { query }: AdoptSession,
   on: AdoptedTable,
   refused: readonly RefusedSpot[],

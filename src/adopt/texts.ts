@@ -11,14 +11,13 @@ import {
   dropNumbered,
   type Filled,
   findChains,
-  lockChains,
   moveTexts,
   newHash,
   numberChains,
+  settleChains,
   settleMost,
   settleRest,
   TEXT_BATCH,
-  writeNumbers,
 } from './chains'
 import { guardedAs, noteOf, refuseLost, refuseTaken, refuseTarget } from './guarded'
 import type { AdoptStep, PlannedStep } from './options'
@@ -30,10 +29,10 @@ import {
   isUnfilled,
   isWanted,
   normalizeRow,
+  normalizeRows,
   LINES,
   type Lines,
   pagesOf,
-  readChanges,
   readTexts,
   refusedKey,
   refusedTexts,
@@ -351,7 +350,9 @@ async function fill({ session, options, counts, target }: AdoptRun): Promise<Ado
       target,
       sweep,
       async (part) => {
-        const changes = normalizes ? await readChanges(session, target, part, wanted) : []
+        const changes = normalizes
+          ? await normalizeRows(session, target, await session.query(readTexts(target, part, wanted)))
+          : []
         const state = JSON.stringify({ wanted, page: Math.floor(part.to / LINES), pages: sweep.pages })
         const given = changes.length > 0 ? valuesOfChanges(target, changes) : []
         const sql = fillPages(target, part, wanted, changes.length > 0)
@@ -566,7 +567,7 @@ function plan(target: Target): PlannedStep[] {
     { step: 'check', lock: exclusive, statements: add },
     { step: 'check', lock: undefined, statements: validate },
     { step: 'check', lock: exclusive, statements: require },
-    { step: 'guard', lock: undefined, statements: [lockChains(target), writeNumbers(target)] },
+    { step: 'guard', lock: undefined, statements: [settleChains(target)] },
     { step: 'guard', lock: 'SHARE ROW EXCLUSIVE', statements: changeOver(target) },
     { step: 'clean', lock: exclusive, statements: dropTemporary(target) },
     { step: 'clean', lock: undefined, statements: [analyzeTable(target)] },
@@ -631,7 +632,7 @@ async function sweepAgain({ session, options, counts, target }: AdoptRun, page: 
     target,
     { wanted: 'wrong', page, pages },
     async (part) => {
-      const changes = await readChanges(session, target, part, 'wrong')
+      const changes = await normalizeRows(session, target, await session.query(readTexts(target, part, 'wrong')))
       if (changes.length > 0 && target.facts.updateTriggers.length > 0 && options.userTriggers !== 'fire')
         throw wouldFire(target, 'the guard has to run')
       const { rows, refused } = await writeChanges(session, target, changes)
