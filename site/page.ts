@@ -6,7 +6,7 @@ export const page: string = [
 --
 -- Each trigger of ours has one argument, as jsonb. Triggers of a table with one kind and name belong together, whatever
 -- they are called. The argument of one of them, the main trigger, is the whole declaration. attach writes into it:
---   kind, name   'text', 'name' or 'number', and the property
+--   kind, name   'text', 'name', 'number', or 'adopt' while a text is adopted, and the property
 --   as_of        of names, the transaction of the last attach; the other triggers have these three and nothing else
 --   protocol     the version of what the triggers do
 --   serves       the oldest protocol of a release that can work with them, if it is not the same
@@ -210,8 +210,9 @@ BEGIN
     -- A function that exists gets its comment, too, because this locks it until the end: CREATE TRIGGER does not, and
     -- another transaction that sees no trigger of this one could drop it.
     EXECUTE format('COMMENT ON FUNCTION %s IS %L', function::regprocedure, format(
-      'typeorm-unique-text: unique_text_detach%s_v1 removes it with the last trigger that runs it.',
-      '_' || nullif(declaration->>'kind', 'text')));
+      'typeorm-unique-text: %s removes it with the last trigger that runs it.', CASE declaration->>'kind'
+        WHEN 'text' THEN 'unique_text_detach_v1' WHEN 'adopt' THEN 'the command adopt'
+        ELSE format('unique_text_detach_%s_v1', declaration->>'kind') END));
     functions := functions || function;
   END LOOP;
 

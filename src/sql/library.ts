@@ -144,10 +144,6 @@ export function neededFor(parts: readonly LibraryPart[]): LibraryPart[] {
 
 type TableName = Pick<TextTable, 'schema' | 'table'>
 
-const relationOf = (table: TableName): string => `${literal(tableName(table))}::pg_catalog.regclass`
-
-const text = (value: string): string => `${literal(value)}::pg_catalog.text`
-
 /** Calls a function of the library. The arguments have types, so that no other function of the name is called. */
 const call = (schema: string | undefined, name: string, ...args: readonly string[]): string =>
   `${qualified(schema, name)}(${args.join(', ')})`
