@@ -288,6 +288,60 @@ describe('attach', () => {
   })
 })
 
+describe('of tables of another role', () => {
+  const users = holderTable('users', names)
+  const give = (table: string): Promise<unknown> => run(`alter table ${table} owner to ${quote(hostile)}`)
+  const seen = async (): Promise<unknown> => (await client.query<{ role: string }>('select * from seen')).rows
+
+  beforeEach(async () => {
+    for (const statement of [...createNames(names), ...createHolder(users, [])]) await run(statement)
+    // The guard of the table of names has the owner of that.
+    await run(`create table seen (role text); grant insert on seen to public; insert into users (handle) values ('a');
+      create function see() returns trigger language plpgsql as $$ begin
+        insert into ${quote(`H ${schemas}`)}.seen values (current_user); return null; end $$;
+      create trigger see after insert or update or delete on names execute function see()`)
+    await give('users')
+    await give('names')
+    await run(`do $$ declare f oid; begin for f in select oid from pg_proc
+      where prorettype = 'trigger'::regtype and pronamespace = quote_ident(current_schema())::regnamespace loop
+      execute format('alter function %s owner to %I', f::regprocedure, '${hostile}'); end loop; end $$`)
+  })
+
+  test('attach and detach write names as the owner', async () => {
+    await run(attachHolder(users))
+    await run(releaseNames(users, '"names"'))
+    expect(new Set(JSON.stringify(await seen()).match(/T hostile|postgres/g))).toEqual(new Set(['T hostile']))
+    expect((await client.query('select * from names')).rows).toEqual([])
+  })
+
+  test('attach fails where a policy hides rows from the owner', async () => {
+    await run(`alter table users enable row level security, force row level security`)
+    await expect(run(attachHolder(users))).rejects.toMatchObject({ code: '42501' })
+  })
+
+  test('neither writes into a table of names whose owner is no member of theirs', async () => {
+    await run('alter table users owner to postgres')
+    await expect(run(attachHolder(users))).rejects.toMatchObject({ code: '55000' })
+    await run(releaseNames(users, '"names"'))
+    expect(await seen()).toEqual([])
+  })
+})
+
+test('a direct write of a held name may change nothing of it', async () => {
+  for (const statement of [...createNames(names), ...createHolder(holderTable('users', names))]) await run(statement)
+  await run(`insert into users (handle) values ('a')`)
+  for (const change of [
+    "namespace = 'x'",
+    "text = 'b'",
+    "holder = 'names'",
+    "holder_column = 'x'",
+    "holder_key = '[2]'",
+  ])
+    await expect(run(`update names set ${change}`)).rejects.toMatchObject({ code: 'UT003' })
+  await expect(run(`update names set state = 'reserved'`)).rejects.toMatchObject({ code: 'UT003' })
+  await run(`update names set since = now()`)
+})
+
 test('a table of another role does not keep the table of names from TRUNCATE', async () => {
   for (const statement of [...createNames(names), ...createHolder(holderTable('users', names))]) await run(statement)
   const copied = `select format('create trigger own after insert on mine execute function own(%L)',
