@@ -439,15 +439,15 @@ BEGIN
   is_trial := t.relpersistence = 't';
   base := coalesce(declared->>'in', CASE WHEN protects THEN quote_ident(t.relname) ELSE 'names' END);
   kept_in := to_regclass(concat(CASE cardinality(parse_ident(base)) WHEN 1 THEN format('%I.', home) END, base));
-  SELECT c.relowner INTO kept_owner FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
-    WHERE c.oid = kept_in AND c.relkind = 'r' AND a.attname = 'holder_key';
-  IF t.relkind <> 'r' OR kept_owner IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = '42809',
-      MESSAGE = format('%s is no ordinary table, or the table of names %s is none', on_table, base);
-  ELSIF NOT is_trial AND NOT pg_has_role(kept_owner, t.relowner, 'MEMBER') THEN
+  SELECT c.relowner INTO kept_owner FROM pg_class AS c WHERE c.oid = kept_in AND c.relkind = 'r';
+  IF NOT is_trial AND NOT pg_has_role(kept_owner, t.relowner, 'MEMBER') THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = format('the owner of %s may not act as the owner of %s', kept_in, on_table),
       HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the other table.';
+  ELSIF t.relkind <> 'r' OR kept_owner IS NULL OR NOT EXISTS (SELECT FROM pg_attribute AS a
+      WHERE a.attrelid = kept_in AND a.attname = 'holder_key') THEN
+    RAISE EXCEPTION USING ERRCODE = '42809',
+      MESSAGE = format('%s is no ordinary table, or the table of names %s is none', on_table, base);
   ELSIF declared - '{names,in,key,hashed,citus,guard,was,kind,name,protocol,serves,on,triggers,bodies,as_of,kept,
       columns}'::text[] <> '{}' OR (SELECT bool_and((n->>'column' <> '' AND n->>'namespace' <> ''
         AND n - '{column,namespace,former,for,normalizer}'::text[] = '{}'

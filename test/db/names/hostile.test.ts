@@ -269,7 +269,7 @@ describe('attach', () => {
     await expect(attached).rejects.toMatchObject({ code })
   })
 
-  test.each([38, 39, 63])('makes five triggers of a table whose name has %i letters', async (letters) => {
+  test.each([38, 50, 63])('makes five triggers of a table whose name has %i letters', async (letters) => {
     const table = 't'.repeat(letters)
     await run(`alter table users rename to ${table}; create index on names (text_hash)`)
     await client.query(`select unique_text_attach_name_v1($1::regclass, $2)`, [table, { names: [NAME] }])
