@@ -45,14 +45,15 @@ export async function theOne(
     }
   }
   if (standing.length <= 1) return standing[0]
-  const { metadata, select, declaration } = entityText
-  const ids = standing.map(({ columns }) =>
-    Object.fromEntries(
-      metadata.primaryColumns.map((column) => [column.propertyPath, columns[select.indexOf(column)] ?? null]),
-    ),
-  )
-  throw new DuplicateTextError(declaration.name, ids)
+  const ids = standing.map((one) => idOf(entityText, one))
+  throw new DuplicateTextError(entityText.declaration.name, ids)
 }
+
+/** Returns the primary key of a row, by its properties. */
+export const idOf = ({ metadata, select }: EntityText, { columns }: StoredRow): Record<string, unknown> =>
+  Object.fromEntries(
+    metadata.primaryColumns.map((column) => [column.propertyPath, columns[select.indexOf(column)] ?? null]),
+  )
 
 /** The fields of a look-up, which has no input positions and creates nothing. */
 const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
 import { TextTakenError } from '../errors'
@@ -8,7 +9,7 @@ import { Attempts } from './attempts'
 import type { DeletedOption } from './call-options'
 import type { EntityText, ReadyText, Updates } from './entity-text'
 import { afterWrite, entitylessEvent, fire, hydrate, isEntityOfClass, listensTo } from './hydrate'
-import { find, theOne, isDeleted } from './look-up'
+import { find, idOf, isDeleted, theOne } from './look-up'
 import { DeferredRow, entityToInsert, type RequestedRow, type RowValues, withOnly, withOthersOf } from './row-values'
 import { statementsOf, upsertStatementsOf } from './statements'
 import { mayUpdate, updateOf } from './updates'
@@ -241,8 +242,10 @@ class ListenedUpsert {
       if (columns.length === 0 && this.updates.sql.size === 0) return found
       const { update } = upsertStatementsOf(entityText, row.others, this.updates, columns)
       const [stored] = await session.rowsOrRollBack(update, row.all)
-      // On a distributed table, an unchanged row is not returned.
-      return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
+      if (stored || !entityText.ready.distributed) return stored
+      // On a distributed table, an unchanged row is not returned. Another row may be in its place by now.
+      const now = await find(session, entityText, this.requested.row)
+      return now && isDeepStrictEqual(idOf(entityText, now), idOf(entityText, found)) ? now : undefined
     }
     if (!this.insert) {
       const deferred = new DeferredRow(session, entityText, this.requested)

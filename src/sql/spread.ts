@@ -273,13 +273,8 @@ function spreadParser(shape: RowShape, given: Given): Statement<BatchRow>['parse
         (keys, ofScope) => ofScope.flatMap((place) => keys.map((key) => [Number(place), ...key])),
         [row.slice(scope.length, start)],
       )
-  const indexOf = (row: WireRow): number => {
-    for (const key of keysOf(row)) {
-      const place = places.get(JSON.stringify(key))
-      if (place !== undefined) return place
-    }
-    return NO_ROW
-  }
+  const indexOf = (row: WireRow): number =>
+    keysOf(row).flatMap((key) => places.get(JSON.stringify(key)) ?? [])[0] ?? NO_ROW
   const parse = parserOf(shape, false, { start, indexOf })
   return (row) => parse(row, given)
 }
@@ -315,10 +310,9 @@ export function updateManySpreadStatement(
   const { table, types, spatial, defaults } = shape
   const columns = insertColumns(shape)
   const used = new Set(table.scope)
-  const sent = (name: string): string => `i.c${used.add(name) && columns.indexOf(name)}`
   const given = (name: string, otherwise = 'NULL'): string => (used.add(name), broughtOr(shape, name, otherwise))
-  const condition = conditionOf(shape, update, sent, given)
   const set = assignments(update, given)
+  const condition = conditionOf(shape, update, (name) => `i.c${columns.indexOf(name)}`, given)
   const typeOfArray = (name: string): string => {
     const type = typeOf(types, name)
     if (name === table.hash) return table.digest.type
@@ -345,10 +339,7 @@ export function updateManySpreadStatement(
   return {
     name: '',
     sql: isUnchanged
-      ? `SELECT ${row}
-FROM ${tableName(table)} AS t, ${from}
-${where}
-    AND (${condition}) IS NOT TRUE`
+      ? `SELECT ${row}\nFROM ${tableName(table)} AS t, ${from}\n${where}\n    AND (${condition}) IS NOT TRUE`
       : `UPDATE ${tableName(table)} AS t
 SET ${set}
 FROM ${from}

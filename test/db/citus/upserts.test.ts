@@ -131,6 +131,11 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
     nodes.push(coordinator, await cluster.dataSource(entities, 1), await cluster.dataSource(entities, 2))
   }, 60_000)
 
+  /** Awaits the moment when a session waits for a lock on any node. */
+  const untilBlocked = async (): Promise<void> => {
+    while ((await node(0).query<object[]>('SELECT FROM citus_lock_waits')).length === 0);
+  }
+
   const tables = [
     { name: 'by its scope', target: ByScope },
     { name: 'by its hash', target: ByHash },
@@ -360,8 +365,6 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
     }))
     await upsertByText(node(0).manager, ByHash, rows)
     const client = await cluster.client(1)
-    const isBlocked = async (): Promise<boolean> =>
-      (await node(0).query<object[]>('SELECT FROM citus_lock_waits')).length > 0
     const change = (url: string): Promise<unknown> =>
       client.query(`UPDATE by_hash SET rank = rank + 1 WHERE shop = 80 AND url = '${url}'`)
     for (const [held, wanted] of [
@@ -375,7 +378,7 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
         ByHash,
         rows.map((row) => ({ ...row, price: 2 })),
       )
-      while (!(await isBlocked()));
+      await untilBlocked()
       await change(wanted).then(
         () => client.query('COMMIT'),
         () => client.query('ROLLBACK'),
@@ -383,4 +386,24 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
       expect((await upserting).map((result) => rowOf(result).entity.price)).toStrictEqual(rows.map(() => 2))
     }
   }, 60_000)
+
+  test('of one row updates the row that has taken the place of the one it found', async () => {
+    const client = await cluster.client()
+    const [old, replacing, given] = [1, 2, 3].map((price) => ({
+      id: idOf(9, (made += 1)),
+      shop: 90,
+      url: 'replaced',
+      price,
+    })) as [Page, Page, Page]
+    await upsertByText(node(0).manager, ByScope, old)
+    await client.query('BEGIN')
+    await client.query('DELETE FROM by_scope WHERE shop = 90')
+    await client.query(`INSERT INTO by_scope (id, shop, url, price, version) VALUES ($1, 90, 'replaced', 2, 1)`, [
+      replacing.id,
+    ])
+    const upserting = upsertByText(node(0).manager, ByScope, given, { update: ['price'] })
+    await untilBlocked()
+    await client.query('COMMIT')
+    expect(await upserting).toMatchObject({ created: false, entity: { id: replacing.id, price: 3, version: 2 } })
+  })
 })
