@@ -45,12 +45,12 @@ export async function theOne(
     }
   }
   if (standing.length <= 1) return standing[0]
-  const ids = standing.map((one) => idOf(entityText, one))
+  const ids = standing.map((one) => primaryKeyOf(entityText, one))
   throw new DuplicateTextError(entityText.declaration.name, ids)
 }
 
 /** Returns the primary key of a row, by its properties. */
-export const idOf = ({ metadata, select }: EntityText, { columns }: StoredRow): Record<string, unknown> =>
+export const primaryKeyOf = ({ metadata, select }: EntityText, { columns }: StoredRow): Record<string, unknown> =>
   Object.fromEntries(
     metadata.primaryColumns.map((column) => [column.propertyPath, columns[select.indexOf(column)] ?? null]),
   )

@@ -9,7 +9,7 @@ import { Attempts } from './attempts'
 import type { DeletedOption } from './call-options'
 import type { EntityText, ReadyText, Updates } from './entity-text'
 import { afterWrite, entitylessEvent, fire, hydrate, isEntityOfClass, listensTo } from './hydrate'
-import { find, idOf, isDeleted, theOne } from './look-up'
+import { find, primaryKeyOf, isDeleted, theOne } from './look-up'
 import { DeferredRow, entityToInsert, type RequestedRow, type RowValues, withOnly, withOthersOf } from './row-values'
 import { statementsOf, upsertStatementsOf } from './statements'
 import { mayUpdate, updateOf } from './updates'
@@ -245,7 +245,7 @@ class ListenedUpsert {
       if (stored || !entityText.ready.distributed) return stored
       // On a distributed table, an unchanged row is not returned. Another row may be in its place by now.
       const now = await find(session, entityText, this.requested.row)
-      return now && isDeepStrictEqual(idOf(entityText, now), idOf(entityText, found)) ? now : undefined
+      return now && isDeepStrictEqual(primaryKeyOf(entityText, now), primaryKeyOf(entityText, found)) ? now : undefined
     }
     if (!this.insert) {
       const deferred = new DeferredRow(session, entityText, this.requested)
