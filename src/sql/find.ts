@@ -174,9 +174,12 @@ export function insertColumns({ table, others }: RowShape): string[] {
   return [...keyColumns(table), ...others]
 }
 
-/** The shape with every text in its row, because a distributed table does not return other texts as JSON. */
+/**
+ * The shape with every text in its row, if the database has Citus. A distributed table does not return other texts as
+ * JSON. If a prepared statement does, and the table is distributed later, the server crashes (13.2.2).
+ */
 export const unechoed = (shape: RowShape): RowShape =>
-  shape.distributed && echoes(shape) ? { ...shape, echoed: [] } : shape
+  shape.distributed !== undefined && echoes(shape) ? { ...shape, echoed: [] } : shape
 
 export const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
 

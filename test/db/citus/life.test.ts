@@ -64,6 +64,16 @@ describe.runIf(hasCitus)('a table in use gets to a cluster, and back', () => {
     },
   )
 
+  test('a statement whose plan is kept survives it', async () => {
+    // A single connection, and more new rows than it takes for a call to insert without a look.
+    const { manager } = await cluster.dataSource([ByShop], 0, { poolSize: 1 })
+    await manager.query('TRUNCATE by_shop')
+    for (let index = 0; index < 80; index += 1) await findOrCreate(manager, ByShop, row(`${index}`))
+    await manager.query(`SELECT create_distributed_table('by_shop', 'shop')`)
+    expect(await findOrCreate(manager, ByShop, row('next'))).toMatchObject({ created: true, entity: { url: 'next' } })
+    await manager.query(`SELECT undistribute_table('by_shop')`)
+  })
+
   test("0A000 of a user's trigger is the error of its row", async () => {
     const { manager } = dataSource
     await manager.query(`TRUNCATE by_shop;
