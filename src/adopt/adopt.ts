@@ -224,7 +224,7 @@ async function prepareSession(session: AdoptSession, target: Target, { userTrigg
     )
   }
   await session.query(refuseForeign(target, ADOPTIONS))
-  if (userTriggers !== 'fire') await keepTriggersOut(session, target)
+  if (userTriggers !== 'fire') await keepTriggersOut?.(session, target)
 }
 
 async function findDuplicates({ query }: AdoptSession, target: Target): Promise<Duplicates> {

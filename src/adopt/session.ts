@@ -35,7 +35,7 @@ const COMMAND_SETTINGS = {
 } as const
 
 /** Reads the settings that an adoption changes for its session and restores later. */
-const READ_SETTINGS: string = `SELECT ${['search_path', 'session_replication_role', ...Object.keys(COMMAND_SETTINGS)]
+const READ_SETTINGS: string = `SELECT ${['session_replication_role', ...Object.keys(COMMAND_SETTINGS)]
   .map((name) => `pg_catalog.current_setting('${name}') AS ${name}`)
   .join(', ')}`
 
@@ -101,8 +101,6 @@ export class AdoptSession {
   readonly locks: AdoptionLock[] = []
   /** Whether `together` rolls its work back, after the work has shown its effects. */
   isTrial = false
-  /** Once aborted, the work stops at the next pause. */
-  signal: AbortSignal | undefined
   private settings: Readonly<Record<string, string>> | undefined
   private turn: string | undefined
   private isReplica = false
@@ -119,7 +117,6 @@ export class AdoptSession {
   ) {
     const { lockMilliseconds = 50, holdMilliseconds = 100, batchMilliseconds = 50 } = options
     this.options = { ...options, lockMilliseconds, holdMilliseconds, batchMilliseconds }
-    this.signal = options.signal
   }
 
   /** An arrow function, because callers pass it on. */
@@ -298,8 +295,8 @@ export class AdoptSession {
   }
 
   /** @throws AdoptionError once the signal is aborted */
-  interrupt(): void {
-    if (this.signal?.aborted !== true) return
+  private interrupt(): void {
+    if (this.options.signal?.aborted !== true) return
     throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to continue.')
   }
 

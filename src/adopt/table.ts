@@ -112,8 +112,6 @@ export const analyzeTable = ({ table }: AdoptedTable): string => `ANALYZE ${tabl
 /** The facts, besides columns and indexes, that decide whether and how a table can be adopted. */
 export interface AdoptionFacts {
   readonly oid: string
-  readonly schema: string
-  readonly table: string
   /** `pg_class.relkind`: `r` for an ordinary table. */
   readonly kind: string
   readonly owner: string

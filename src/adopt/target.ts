@@ -20,7 +20,7 @@ const triggersOn = (enabled: string): string => `(
 
 /** The facts about the table $1. Without a schema in its name, `search_path` decides. */
 const FIND_FACTS = `SELECT pg_catalog.jsonb_build_object(
-       'oid', r.oid::pg_catalog.text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
+       'oid', r.oid::pg_catalog.text, 'kind', r.relkind, 'owner', o.rolname,
        'bytes', pg_catalog.pg_relation_size(r.oid),
        'updateTriggers', ${triggersOn(`'{O,A}'`)}, 'replicaTriggers', ${triggersOn(`'{R,A}'`)},
        'keyColumns', (
@@ -41,7 +41,6 @@ const FIND_FACTS = `SELECT pg_catalog.jsonb_build_object(
            FROM pg_catalog.pg_constraint AS k WHERE k.conrelid OPERATOR(pg_catalog.=) r.oid AND k.contype OPERATOR(pg_catalog.=) 'c')
        )::pg_catalog.text AS facts
        FROM pg_catalog.pg_class AS r
-       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
        JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) r.relowner
       WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
@@ -105,7 +104,7 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   if (!state) throw noTable(relation)
   const facts = { ...found, distribution: (await spreadOf(query, relation, state.spread)).distribution }
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
-  const on: AdoptedTable = { table: { ...table, schema: facts.schema }, primary, owner: facts.owner }
+  const on: AdoptedTable = { table: { ...table, schema: state.schema }, primary, owner: facts.owner }
   const declared = [...declaration.text.map(({ column }) => column), ...declaration.scope].filter(
     ({ isNullable }) => !isNullable,
   )
@@ -142,11 +141,11 @@ export async function withText<T>(
 ): Promise<T> {
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withAdoptSession(dataSource, options, async (session) => {
-    const { facts } = await findTarget(declaration, session.query)
+    const { facts, table } = await findTarget(declaration, session.query)
     if (!(await session.takeTurn(facts.oid))) {
       throw new AdoptionError(
         'running',
-        `${tableName(facts)} is being adopted by another session. Wait for it, or end it and run this again.`,
+        `${tableName(table)} is being adopted by another session. Wait for it, or end it and run this again.`,
       )
     }
     // Another command may have changed the table before the lock was taken.

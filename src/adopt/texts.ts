@@ -1,5 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
-import { addCheck, createIndex, indexCondition, sameCondition, uniqueIndexOf } from '../sql/alter'
+import { addCheck, createIndex, uniqueIndexOf } from '../sql/alter'
+import { findDrift } from '../schema/readiness'
 import { addLookup } from '../sql/catalog'
 import { literal, qualified, quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
@@ -272,7 +273,7 @@ export interface Way {
   /** @throws AdoptionError if the steps cannot adopt the table */
   readonly refuse: (target: Target) => void
   /** Keeps the table's own triggers from firing in this session. @throws AdoptionError if that is not possible */
-  readonly keepTriggersOut: (session: AdoptSession, target: Target) => Promise<void>
+  readonly keepTriggersOut?: (session: AdoptSession, target: Target) => Promise<void>
   readonly plan: (target: Target) => PlannedStep[]
 }
 
@@ -392,15 +393,7 @@ async function number({ session, counts, target }: AdoptRun): Promise<AdoptStep>
 
 async function index({ session, target }: AdoptRun): Promise<AdoptStep> {
   const { table, state } = target
-  const columns = JSON.stringify([...table.scope, table.hash, table.number])
-  const isThere = state.indexes.some(
-    (one) =>
-      one.name === table.index &&
-      one.valid &&
-      one.unique &&
-      sameCondition(indexCondition(table), one.condition) &&
-      JSON.stringify(one.columns) === columns,
-  )
+  const isThere = findDrift(table, state).every(({ object, name }) => object !== 'index' || name !== table.index)
   try {
     if (!isThere) await makeIndex(session, target, table.index, createTextIndex(target))
   } catch (error) {
@@ -442,21 +435,13 @@ async function makeIndex(session: AdoptSession, on: AdoptedTable, name: string, 
 }
 
 /** The statements that make columns NOT NULL, and add the check of the text. */
-interface Requiring {
-  /** Adds checks for rows that are written from now on. One statement locks the table once. */
-  readonly add: readonly string[]
-  /** Validates the checks. The server reads the table once, while others read and write. */
-  readonly validate: readonly string[]
-  /** Makes the columns NOT NULL. The valid checks prove it, so that the server does not read the rows again. */
-  readonly require: readonly string[]
-}
-
-function requireColumns(target: Target): Requiring {
+function requireColumns(target: Target) {
   const { table, required, state } = target
   const isThere = state.checks.some(({ name }) => name === table.check)
   const [ownCheck = ''] = addCheck(table).up
   const filled = required.map((_, index) => quote(filledName(target, index)))
   return {
+    /** Adds checks for rows that are written from now on. One statement locks the table once. */
     add: alterTable(target, [
       ...required.flatMap((name, index) => [
         `DROP CONSTRAINT IF EXISTS ${filled[index]}`,
@@ -464,12 +449,13 @@ function requireColumns(target: Target): Requiring {
       ]),
       ...(isThere ? [] : [`${ownCheck.slice(ownCheck.indexOf('ADD CONSTRAINT'))} NOT VALID`]),
     ]),
+    /** Validates the checks. The server reads the table once, while others read and write. */
     validate: alterTable(
       target,
       [...filled, quote(table.check)].map((name) => `VALIDATE CONSTRAINT ${name}`),
     ),
+    /** The valid checks prove that no row has NULL. In one statement, they would be dropped before they are used. */
     require: [
-      // In one statement, the checks would be dropped before the server uses them as a proof.
       ...alterTable(
         target,
         required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
@@ -582,9 +568,6 @@ function plan(target: Target): PlannedStep[] {
 export const GUARDED: Way = {
   steps: { begin: beginAgain, fill: fillAgain, guard: guardAgain },
   refuse: refuseLost,
-  keepTriggersOut: async () => {
-    // Only a text that the normalizer changes is written.
-  },
   plan: (target) => [
     { step: 'begin', lock: undefined, statements: createAdoptions(target) },
     {
