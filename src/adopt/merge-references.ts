@@ -159,59 +159,48 @@ export const shown = (value: string): string =>
   `CASE WHEN pg_catalog.num_nulls(${value}) OPERATOR(pg_catalog.=) 0 THEN pg_catalog.concat(${value}) END`
 
 /**
- * Pairs of rows as parameters: their places $1, the keys `k0`, … of the rows to delete, and `p0`, … of the rows to keep.
- *
- * @param types the types of the primary key's columns, as SQL
+ * The statements of a merge on pairs of rows, which are parameters: their places $1, the keys `k0`, … of the rows to
+ * delete, and `p0`, … of the rows to keep.
  */
-const pairsOf = (types: readonly string[]): string => {
-  const keys = [...types, ...types].map((type, index) => `pg_catalog.unnest($${index + 2}::${type}[])`)
-  const names = ['place', ...types.map((_, index) => `k${index}`), ...types.map((_, index) => `p${index}`)]
-  return `ROWS FROM (pg_catalog.unnest($1::pg_catalog.int8[]), ${keys.join(', ')}) AS w (${names.join(', ')})`
-}
-
-/** The statements of a merge on pairs of rows. */
 export class MergeStatements {
   private readonly pairs: string
   /** The pair's row to delete, as `l`. */
   private readonly withDeleted: string
+  /** The pair's row to keep, as `t`. */
+  private readonly andKept: string
 
+  /** @param types the types of the primary key's columns, as SQL */
   constructor(
     private readonly on: AdoptedTable,
     types: readonly string[],
     private readonly references: readonly Reference[],
   ) {
-    this.pairs = pairsOf(types)
+    const keys = [...types, ...types].map((type, index) => `pg_catalog.unnest($${index + 2}::${type}[])`)
+    const names = ['k', 'p'].flatMap((letter) => types.map((_, index) => `${letter}${index}`))
+    this.pairs = `ROWS FROM (pg_catalog.unnest($1::pg_catalog.int8[]), ${keys.join(', ')}) AS w (place, ${names.join(', ')})`
     this.withDeleted = `${this.pairs} JOIN ONLY ${tableName(on.table)} AS l ON ${samePrimary(on, 'w.k', 'l')}`
+    this.andKept = `JOIN ${own(on)} ON ${samePrimary(on, 'w.p')}`
   }
 
   /** Selects pairs whose rows `l` and `t` exist and meet the conditions. */
   see(conditions: readonly string[]): string {
-    const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`
-    return `SELECT w.place::pg_catalog.text AS place FROM ${this.withDeleted} JOIN ${own(this.on)} ON ${samePrimary(this.on, 'w.p')}${where}`
+    return `SELECT w.place::pg_catalog.text AS place FROM ${this.withDeleted} ${this.andKept} WHERE ${[...conditions, 'true'].join(' AND ')}`
   }
 
-  /** Selects pairs that cannot be merged exactly, with the reasons; undefined if all can. */
-  findObstacles(): string | undefined {
-    const found = this.references.flatMap((one) => [
-      ...(one.obstacle === undefined ? [] : [this.findReferring(one)]),
-      ...(one.own && one.obstacle === undefined
-        ? [
-            `SELECT w.place, 'it would refer to itself' AS reason FROM ${this.pairs} JOIN ${own(this.on)} ON ${samePrimary(this.on, 'w.p')} ` +
-              `WHERE ${[...one.columns.map((name) => `${field('t', name)} OPERATOR(pg_catalog.=) w.k0`), ...holds(one, 't')].join(' AND ')}`,
-          ]
-        : []),
-    ])
-    return found.length === 0 ? undefined : this.withReasons(found)
+  /** Selects pairs that cannot be merged exactly, with the reasons. Empty if all can. */
+  findObstacles(): string {
+    const found = this.references.map((one) => {
+      if (one.obstacle !== undefined) return this.findReferring(one)
+      if (!one.own) return ''
+      const itself = one.columns.map((name) => `${field('t', name)} OPERATOR(pg_catalog.=) w.k0`)
+      return `SELECT w.place::pg_catalog.text AS place, 'it would refer to itself' AS reason FROM ${this.pairs} ${this.andKept} WHERE ${[...itself, ...holds(one, 't')].join(' AND ')}`
+    })
+    return found.filter(Boolean).join('\nUNION ALL ')
   }
 
-  /** Selects pairs whose row to delete is still referred to, with the reasons; undefined if nothing can refer. */
-  findLeft(): string | undefined {
-    if (this.references.length === 0) return undefined
-    return this.withReasons(this.references.map((one) => this.findReferring(one)))
-  }
-
-  private withReasons(found: readonly string[]): string {
-    return `SELECT f.place::pg_catalog.text AS place, f.reason FROM (${found.join('\nUNION ALL ')}) AS f`
+  /** Selects pairs whose row to delete is still referred to, with the reasons. Empty if nothing can refer. */
+  findLeft(): string {
+    return this.references.map((one) => this.findReferring(one)).join('\nUNION ALL ')
   }
 
   private findReferring(one: Reference): string {
@@ -227,7 +216,7 @@ export class MergeStatements {
     // The operators of the foreign key, because a reference that another one misses would be deleted by a cascade.
     const same = pairs.map(([left, right], index) => `${right} ${operators?.[index] ?? EQUALS} ${left}`)
     const on = [...same, ...holds(one, 'r')]
-    return `SELECT w.place, ${reason} AS reason FROM ${this.withDeleted} JOIN ${tableName(one)} AS r ON ${on.join(' AND ')}`
+    return `SELECT w.place::pg_catalog.text AS place, ${reason} AS reason FROM ${this.withDeleted} JOIN ${tableName(one)} AS r ON ${on.join(' AND ')}`
   }
 
   /** Turns references to the rows to keep. Returns the key `c0`, … of each row, the `old` and the `new` value, and the `kept` key. */

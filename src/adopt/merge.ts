@@ -164,7 +164,7 @@ async function prepareMerge(
     )
   }
   for (const sql of [statements.findObstacles(), statements.findLeft()]) {
-    if (sql !== undefined) await check(`read what refers to ${tableName(table)}`, sql)
+    if (sql !== '') await check(`read what refers to ${tableName(table)}`, sql)
   }
   await check(`lock rows of ${tableName(table)}`, `${statements.see([])} ${LOCK_PAIRS}`)
   await check(`delete rows of ${tableName(table)}`, statements.remove(columns))
@@ -409,12 +409,8 @@ const keyNames = ({ primary }: AdoptedTable): string[] =>
   ['k', 'p'].flatMap((letter) => primary.map((_, index) => `${letter}${index}`))
 
 /** Sends a statement with the keys of pairs. */
-async function ask<Row>(
-  { session, on }: MergeRun,
-  sql: string | undefined,
-  of: readonly Pair[],
-): Promise<readonly Row[]> {
-  if (sql === undefined || of.length === 0) return []
+async function ask<Row>({ session, on }: MergeRun, sql: string, of: readonly Pair[]): Promise<readonly Row[]> {
+  if (sql === '' || of.length === 0) return []
   return await session.query<Row>(
     sql,
     ['place', ...keyNames(on)].map((name) => of.map((pair) => pair[name])),

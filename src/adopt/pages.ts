@@ -273,7 +273,7 @@ export async function writeChanges(
   target: Target,
   changes: readonly TextChange[],
 ): Promise<WrittenRows> {
-  const [first, ...others] = changes
+  const [first] = changes
   if (!first) return { rows: 0, refused: 0 }
   try {
     const [sql, values] = [renormalize(target), valuesOfChanges(target, changes)]
@@ -283,7 +283,7 @@ export async function writeChanges(
     if (isBusyError(error)) return { rows: 0, refused: 0 }
     const reason = refusalOfText(error)
     if (reason === undefined) throw error
-    if (others.length === 0) {
+    if (changes.length === 1) {
       await reportRefused(session, target, [{ spot: first.spot, reason }])
       return { rows: 0, refused: 1 }
     }
