@@ -155,7 +155,7 @@ held AS MATERIALIZED (
 }
 
 /** Locks the rows of noted chains, and selects their texts. */
-export const readChains = (on: AdoptedTable): string =>
+export const readNoted = (on: AdoptedTable): string =>
   `WITH ${lockChains(on)}
 SELECT h.spot::pg_catalog.text AS spot, ${on.table.text.map((_, index) => `h.c${index}`).join(', ')} FROM held AS h`
 
@@ -251,7 +251,7 @@ async function notesAfter({ query }: AdoptSession, on: AdoptedTable, last: strin
 async function settleNotes(session: AdoptSession, target: Target, notes: readonly string[]): Promise<number> {
   let known: (string | null | undefined)[] | undefined
   if (target.normalizes) {
-    const rows = await session.query<ReadRow>(readChains(target), [notes])
+    const rows = await session.query<ReadRow>(readNoted(target), [notes])
     const changes = await normalizeRows(session, target, rows)
     if (changes.length > 0) {
       const sql = `WITH ${moveTexts(target, 1, 'FOR UPDATE')} SELECT FROM altered`

@@ -1,7 +1,7 @@
 import { afterAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
 import { findDeclaration, findTarget } from '../../../src/adopt/target'
-import { readChains, readQueue, settleChains } from '../../../src/adopt/chains'
+import { readNoted, readQueue, settleChains } from '../../../src/adopt/chains'
 import { STEPS } from '../../../src/adopt/options'
 import { findOrCreate } from '../../../src'
 import { useDatabase } from '../../support/database'
@@ -185,9 +185,9 @@ test('a text that stands in very many rows, and is stored again and again, is se
   const query = async (sql: string, values?: unknown[]) => (await client.query<{ spot: string }>(sql, values)).rows
   const on = await findTarget(findDeclaration(dataSource, Page), query)
   const notes = (await query(readQueue(on), [0, 10_000])).map((row) => (row as unknown as { seq: string }).seq)
-  expect((await query(readChains(on), [notes.slice(-3)])).length).toBe(2 + 1 + 2)
+  expect((await query(readNoted(on), [notes.slice(-3)])).length).toBe(2 + 1 + 2)
   const { table } = on
-  for (const sql of [readChains(on), settleChains(on)]) {
+  for (const sql of [readNoted(on), settleChains(on)]) {
     const plan = await query(`explain ${sql.replaceAll('$1', `'{${notes.at(-1)}}'`).replaceAll('$2', 'null')}`)
     expect(JSON.stringify(plan)).toContain('Tid Scan')
     expect(JSON.stringify(plan)).not.toContain('Seq Scan on page')
