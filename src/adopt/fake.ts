@@ -8,13 +8,7 @@ const OPAQUE = /--[^\n]*|\$(\w*)\$[^]*?\$\1\$|'(?:[^']|'')*'/g
 
 /** Statements of ours that name no object of a text. */
 const OURS = new RegExp(
-  [
-    'DO \\$guard',
-    '(?:CREATE|COMMENT ON) FUNCTION @',
-    'SELECT @refuse_rows_v1"',
-    '(?:RELEASE )?SAVEPOINT unique_text',
-    '$',
-  ]
+  ['DO \\$guard', '(?:CREATE|COMMENT ON) FUNCTION @', 'SELECT @refuse_', '(?:RELEASE )?SAVEPOINT unique_text', '$']
     .map((one) => `^\\s*${one.replace('@', '(?:"(?:[^"]|"")*"\\.)?"unique_text_')}`)
     .join('|'),
 )

@@ -56,3 +56,39 @@ RETURN "unique_text_refuse_v1"(on_table,
   pg_catalog.jsonb_build_object('condition', condition, 'code', code, 'message', message));
 COMMENT ON FUNCTION "unique_text_refuse_rows_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text, pg_catalog.text)
   IS 'typeorm-unique-text: raises an error if rows meet a condition.';
+
+CREATE FUNCTION "unique_text_refuse_large_v1"(on_table pg_catalog.regclass, gives pg_catalog.text,
+  instead pg_catalog.text)
+RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $large$
+-- Refuses a table on whose rows a migration would work for more than 5 seconds, while it locks everybody out. A busy
+-- server with two cores takes a second for 20,000 rows or 25 MB. It sets the limits of the migration, too.
+DECLARE
+  table_name CONSTANT name := (SELECT c.relname FROM pg_class AS c WHERE c.oid = on_table);
+  seconds numeric;
+BEGIN
+  BEGIN
+    -- The server ends a statement whose client was killed, so that no lock remains. Not every platform can tell.
+    PERFORM set_config('client_connection_check_interval', '2s', true);
+  EXCEPTION WHEN OTHERS THEN
+    NULL;
+  END;
+  -- Later sessions wait behind one that waits for a lock.
+  IF current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '5s', true);
+  END IF;
+  IF current_setting('unique_text.maintenance', true) = 'on' THEN
+    RETURN;
+  END IF;
+  EXECUTE format('SELECT count(*) / 20000.0 FROM (SELECT FROM %s LIMIT 100001) AS r', on_table) INTO seconds;
+  SELECT seconds + sum(pg_table_size(p.oid)) / 25000000 INTO seconds
+    FROM (SELECT on_table AS oid UNION SELECT relid FROM pg_partition_tree(on_table)) AS p;
+  IF seconds > 5 THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', TABLE = table_name, MESSAGE = format('table "%s" is so large that this '
+      || 'migration would lock everybody out for more than 5 seconds while it gives the rows their %s. %sIn a '
+      || 'maintenance window set unique_text.maintenance to on (extra: { options: ''-c unique_text.maintenance=on'' } '
+      || 'of the DataSource), and run it as it is.', table_name, gives, instead);
+  END IF;
+END
+$large$;
+COMMENT ON FUNCTION "unique_text_refuse_large_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text) IS
+  'typeorm-unique-text: raises an error if a migration would take long for the rows of a table.';

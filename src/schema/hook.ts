@@ -109,7 +109,7 @@ async function synchronizeWithTriggers(
   // JavaScript has work to do between the statements of a text's new normalizer.
   const isByHand = planned.up.some((query) => query.includes(NORMALIZE_BY_HAND))
   // Work on rows may be refused.
-  const isWork = comeBack || makesUniqueAgain(planned.up) || planned.up.some((one) => one.startsWith('DO '))
+  const isWork = comeBack || makesUniqueAgain(planned.up) || planned.up.some((one) => partUsedBy(one) !== undefined)
   const isWhole = isWork && !isByHand && !citus
   // If triggers existed before the rows have what they keep, they would suggest that nothing is missing.
   const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))

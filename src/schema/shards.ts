@@ -83,9 +83,7 @@ function requireInPlace(plan: TablePlan, { up }: Planned, works: boolean, { dist
 function worksOn(plan: TablePlan, planned: Planned): { readonly up: boolean; readonly down: boolean } {
   const { before, after } = plan
   // The shards have triggers of their own for the numbers that the table has or gets.
-  const isWork = (sql: string): boolean =>
-    (/_(?:number|fill|refuse_rows)_v1"\(/.test(sql) && isCalledFor(plan, sql)) ||
-    (sql.includes('DO $') && ['FROM', 'UPDATE'].some((word) => sql.includes(`${word} ${tableName(plan)} `)))
+  const isWork = (sql: string): boolean => /_(?:number|fill|refuse_\w+)_v1"\(/.test(sql) && isCalledFor(plan, sql)
   const up = [...before.up, ...planned.up, ...after.up]
   const down = [...before.down, ...planned.down, ...after.down]
   return { up: up.some(isWork), down: down.some(isWork) }

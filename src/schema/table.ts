@@ -8,9 +8,9 @@ import {
   type TriggerWork,
 } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
-import { isRefusalOfLarge } from '../sql/rows'
+import { isRefusalOfLarge, REQUIRE_TRANSACTION } from '../sql/rows'
 import type { LookupIndex, Query, TableState } from '../sql/catalog'
-import { partUsedBy } from '../sql/library'
+import { createsPart, partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
 import type { Digest } from '../text/digest'
@@ -152,11 +152,14 @@ export async function withLocks(
   await changed(queryRunner, work, (statements, inverse) => {
     const [sql = [], back = []] = [statements, inverse].map((all) => all.map(({ query }) => query))
     const makes = sql.some((one) => one.includes(' FUNCTION ') || partUsedBy(one) !== undefined)
-    const first = citus && makes ? [ONE_CONNECTION] : []
-    // A large table is refused before anything waits for a lock.
-    const refusals = statements.filter(({ query }) => isRefusalOfLarge(query))
-    const others = statements.filter((one) => !refusals.includes(one))
-    const all = [...refusals, ...[...first, ...lockTables(sql, back)].map(statement), ...others]
+    // A large table is refused, by a function, before anything waits for a lock.
+    const first = [
+      ...(citus && makes ? [ONE_CONNECTION] : []),
+      ...sql.filter((one) => REQUIRE_TRANSACTION.includes(one) || createsPart(one)),
+      ...sql.filter(isRefusalOfLarge),
+    ]
+    const others = statements.filter(({ query }) => !first.includes(query))
+    const all = [...[...first, ...lockTables(sql, back)].map(statement), ...others]
     return isWhole ? together(all) : all
   })
 }

@@ -39,6 +39,7 @@ const PARTS: Readonly<
     functions: [
       'unique_text_refuse_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_refuse_rows_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text, pg_catalog.text)',
+      'unique_text_refuse_large_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text)',
     ],
   },
   rows: {
@@ -98,6 +99,8 @@ export const createPart = (schema: string | undefined, part: LibraryPart): strin
   schema === undefined
     ? PARTS[part].sql
     : PARTS[part].sql.replaceAll('"unique_text_', () => `${quote(schema)}."unique_text_`)
+
+export const createsPart = (statement: string): boolean => statement.startsWith('-- typeorm-unique-text: ')
 
 export const dropPart = (schema: string | undefined, part: LibraryPart): string =>
   `DROP FUNCTION ${list(
@@ -221,21 +224,9 @@ export const fillNumbers = (table: TableName, declaration: object, anew: boolean
 export const fillTexts = (table: TableName, declaration: object): string =>
   `SELECT ${call(table.schema, 'unique_text_fill_v1', asTable(tableName(table)), asDeclaration(declaration))}`
 
-/** An error that names the rows which meet a condition. */
-interface Refusal {
-  /** SQL. */
-  readonly condition: string
-  readonly sqlstate: string
-  readonly message: string
-}
-
-export const refuseRows = (table: TableName, { condition, sqlstate, message }: Refusal): string =>
-  `SELECT ${call(
-    table.schema,
-    'unique_text_refuse_rows_v1',
-    asTable(tableName(table)),
-    ...[condition, sqlstate, message].map(asText),
-  )}`
+/** Calls a function that refuses rows of a table. */
+export const refuse = (table: TableName, what: 'rows' | 'large', ...texts: readonly string[]): string =>
+  `SELECT ${call(table.schema, `unique_text_refuse_${what}_v1`, asTable(tableName(table)), ...texts.map(asText))}`
 
 const calledIn = (sql: string): LibraryPart | undefined =>
   (Object.keys(PARTS) as LibraryPart[]).find((part) =>

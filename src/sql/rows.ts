@@ -1,5 +1,5 @@
-import { dollarQuote, list, literal, quote, unnest } from './identifier'
-import { refuseRows } from './library'
+import { list, literal, quote, unnest } from './identifier'
+import { refuse } from './library'
 import { SQLSTATE } from './sqlstate'
 import { equal, EQUALS, field, op, tableName, type TextTable } from './text-table'
 
@@ -7,13 +7,14 @@ type TableName = Pick<TextTable, 'schema' | 'table'>
 
 /** Refuses rows that hold NULL in a column that is about to be NOT NULL, and names them. */
 export const raiseIfNulls = (table: TableName, column: string): string =>
-  refuseRows(table, {
-    condition: `${quote(column)} IS NULL`,
-    sqlstate: SQLSTATE.notNullViolation,
-    message:
-      `rows of table ${quote(table.table)} hold NULL in ${quote(column)}. ` +
+  refuse(
+    table,
+    'rows',
+    `${quote(column)} IS NULL`,
+    SQLSTATE.notNullViolation,
+    `rows of table ${quote(table.table)} hold NULL in ${quote(column)}. ` +
       `Give them a value or delete them, then run this again.`,
-  })
+  )
 
 /** A column whose texts were normalized in another way than the one that is declared now. */
 export interface Renormalized {
@@ -40,13 +41,14 @@ export const REQUIRE_TRANSACTION: readonly string[] = [
  */
 export function raiseIfUnnormalized(table: TableName, name: string, { column, from, to }: Renormalized): string {
   const call = `await normalizeTexts(queryRunner, ${/^\w+$/.test(name) ? name : JSON.stringify(name)})`
-  const refusal = refuseRows(table, {
-    condition: `${quote(column)} IS NOT NULL`,
-    sqlstate: SQLSTATE.wrongState,
-    message:
-      `column ${quote(column)} of table ${quote(table.table)} has texts normalized by ${from}, not yet by ${to}. ` +
+  const refusal = refuse(
+    table,
+    'rows',
+    `${quote(column)} IS NOT NULL`,
+    SQLSTATE.wrongState,
+    `column ${quote(column)} of table ${quote(table.table)} has texts normalized by ${from}, not yet by ${to}. ` +
       `${NORMALIZE_BY_HAND}: in the migration, replace this statement by ${call} (docs/changing-a-declaration.md).`,
-  })
+  )
   return `-- Replace this statement by:  ${call}  of the package typeorm-unique-text\n${refusal}`
 }
 
@@ -105,20 +107,6 @@ FROM ${unnest(arrays)} AS n (${['part', ...columns].join(', ')})
 WHERE ${[equal('t.tableoid', 'n.part::pg_catalog.oid'), ...same].join('\n  AND ')}`
 }
 
-/** The longest that a migration may exclude others outside a maintenance window. */
-const LOCK_SECONDS = 5
-
-/** What a migration does in a second on a busy server with two cores. */
-const ROWS_A_SECOND = 20_000
-const BYTES_A_SECOND = 25_000_000
-const MOST_ROWS = LOCK_SECONDS * ROWS_A_SECOND
-
-/** How long a migration waits for a lock if its role has no limit. Later sessions wait behind it. */
-const LOCK_TIMEOUT = '5s'
-
-/** The setting that lets a migration work on a large table. */
-const MAINTENANCE = 'unique_text.maintenance'
-
 /** The work of a migration on every row of a table while nobody else can use it. */
 export interface LargeWork {
   /** The values that the rows get. */
@@ -136,39 +124,9 @@ export const adoptInstead = (what: { readonly entity: string; readonly property:
   )
 }
 
-/**
- * Refuses a large table at the start of a migration that works on every row, because that locks everybody out. It also
- * makes the server end the migration's statement if the client is killed, so that no lock remains.
- */
-export function raiseIfLarge(rows: TableName, { gives, online }: LargeWork): string {
-  const message =
-    `table ${quote(rows.table)} is so large that this migration would lock everybody out for more than ${LOCK_SECONDS} ` +
-    `seconds while it gives the rows their ${gives}. ${online === undefined ? '' : `${online} `}In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
-    `unique_text.maintenance=on' } of the DataSource), and run it as it is.`
-  const relation = `${literal(tableName(rows))}::pg_catalog.regclass`
-  return `DO ${dollarQuote(`
-BEGIN
-  BEGIN
-    PERFORM pg_catalog.set_config('client_connection_check_interval', '2s', true);
-  EXCEPTION WHEN OTHERS THEN
-    -- Not every platform can tell.
-    NULL;
-  END;
-  IF pg_catalog.current_setting('lock_timeout') ${EQUALS} '0' THEN
-    PERFORM pg_catalog.set_config('lock_timeout', '${LOCK_TIMEOUT}', true);
-  END IF;
-  IF coalesce(pg_catalog.current_setting('${MAINTENANCE}', true), '') ${op('<>')} 'on' AND (
-    SELECT pg_catalog.count(*) ${op('/')} ${ROWS_A_SECOND}.0 FROM (SELECT 1 FROM ${tableName(rows)} LIMIT ${MOST_ROWS + 1}) AS first_rows
-  ) ${op('+')} (
-    SELECT coalesce(pg_catalog.sum(pg_catalog.pg_table_size(part.oid)), 0) ${op('/')} ${BYTES_A_SECOND}.0 FROM (
-      SELECT ${relation} AS oid UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(${relation}) AS p) AS part
-  ) ${op('>')} ${LOCK_SECONDS} THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
-      MESSAGE = ${literal(message)};
-  END IF;
-END
-`)}`
-}
+/** Refuses a large table at the start of a migration that works on every row, because that locks everybody out. */
+export const raiseIfLarge = (table: TableName, { gives, online }: LargeWork): string =>
+  refuse(table, 'large', gives, online === undefined ? '' : `${online} `)
 
 /** Whether a statement is `raiseIfLarge`'s, which changes nothing. */
-export const isRefusalOfLarge = (query: string): boolean => query.includes(`setting('${MAINTENANCE}'`)
+export const isRefusalOfLarge = (query: string): boolean => /^SELECT .*"unique_text_refuse_large_v1"\(/.test(query)
