@@ -4,6 +4,7 @@ import { writtenSchema } from '../registry/declarations'
 import { rootOf } from '../registry/registry'
 import { tableOids } from '../sql/catalog'
 import { literal, qualified } from '../sql/identifier'
+import { ensureLibrary } from '../sql/library'
 import { isBusyError } from '../sql/sqlstate'
 import { field, tableName } from '../sql/text-table'
 import { rowsOfChains } from './chains'
@@ -53,7 +54,11 @@ export async function adopt(
   const report = await withText(dataSource, entity, options, async (session, target) => {
     return await adoptText(session, target, options)
   })
-  if (faked && report.step === 'done') await migrations?.insertMigration(faked)
+  if (faked && report.step === 'done') {
+    // The next migrations call, and a revert of this one drops, what it would have created.
+    await dataSource.query(ensureLibrary(declaration.table.schema, 'rows'))
+    await migrations?.insertMigration(faked)
+  }
   return report
 }
 

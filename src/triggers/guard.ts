@@ -8,7 +8,7 @@ import { type GuardDeclaration, shortDeclaration } from './kinds'
 /** The guard of a text, as it should exist. */
 export interface Guard extends WantedDeclaration<GuardDeclaration> {
   readonly table: TextTable
-  /** Create the guard, with what of the library is missing for a table with rows, and drop the guard. */
+  /** Create the guard, with the library if it is missing, and drop the guard. */
   readonly create: readonly string[]
   readonly drop: readonly string[]
 }
@@ -81,7 +81,7 @@ export function guardOf(table: TextTable): Guard {
   return {
     ...wanted,
     table,
-    create: [ensureLibrary(table.schema, 'rows'), wanted.attach],
+    create: [ensureLibrary(table.schema, 'texts'), wanted.attach],
     drop: [wanted.detach],
   }
 }

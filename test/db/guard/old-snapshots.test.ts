@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { addIndex } from '../../../src/sql/alter'
+import { ensureLibrary } from '../../../src/sql/library'
 import { fillHashes, guardOf } from '../../../src/triggers/guard'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
@@ -24,6 +25,7 @@ async function rebuild(before: TextTable, after = before): Promise<void> {
       'begin',
       ...guardOf(before).drop,
       ...addIndex(before).down,
+      ensureLibrary(after.schema, 'rows'),
       fillHashes(after),
       ...addIndex(after).up,
       ...guardOf(after).create,
