@@ -492,7 +492,7 @@ async function guard(run: AdoptRun): Promise<AdoptStep> {
   await refuseListed(run)
   // This uses the unique index, which does not exist while the notes are made.
   await session.patiently('index', async () => await session.query(dropNumbered(target)))
-  await session.make('guard', [ensureLibrary(target.table.schema, 'rows')])
+  await session.make('guard', [ensureLibrary(target.table.schema, 'texts')])
   const prepare = async (): Promise<void> => await settleMost(run)
   return await session.locked({ on: target, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
     await settleRest(session, target)
