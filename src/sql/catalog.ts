@@ -167,7 +167,7 @@ const JOIN_DEFAULT_F = `LEFT JOIN pg_catalog.pg_attrdef AS f ON f.adrelid ${EQUA
 const DEFAULT_OF_F = 'pg_catalog.pg_get_expr(f.adbin, f.adrelid)'
 
 /** A trigger `t` that the library has made: its only argument is a declaration, whatever its name. */
-export const IS_ATTACHED = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(pg_catalog.encode(t.tgargs, 'escape'), '{"')
+export const IS_ATTACHED: string = `(t.tgnargs ${EQUALS} 1 AND pg_catalog.starts_with(pg_catalog.encode(t.tgargs, 'escape'), '{"')
      AND pg_catalog.strpos(pg_catalog.encode(t.tgargs, 'escape'), '"kind": "') ${op('>')} 0)`
 
 /** DROP EXTENSION drops the object, because it is a member of the extension or depends on it. */

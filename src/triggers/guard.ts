@@ -50,7 +50,7 @@ function declarationOf({ immutable = false, maxChainLength = 100, guard, ...tabl
  *
  * @param digest the name of the digest. If it is not that of the rows, the digest is not known, and the statement fails
  */
-export function fillHashes(rows: TextRows, digest = rows.digest.name): string {
+export function fillHashes(rows: TextRows, digest: string = rows.digest.name): string {
   const declaration: GuardDeclaration = { ...declarationOf(rows), digest }
   return fillTexts(rows, shortDeclaration(declaration))
 }
