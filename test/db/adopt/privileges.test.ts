@@ -184,7 +184,7 @@ describe('a table that another role has planted under a name of ours', () => {
     for (const { query, parameters } of upQueries) await client.query(query, parameters)
     await client.query('create trigger plant before insert on names for each row execute function plant(); reset role')
     // The library of another role is refused, too.
-    for (const part of ['report', 'attach', 'texts', 'names'] as const) await client.query(dropPart(undefined, part))
+    for (const part of ['report', 'texts', 'names', 'attach'] as const) await client.query(dropPart(undefined, part))
     return await open(User, Name)
   }
 
