@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { parameterOptions } from '../connection/wire'
 import { numbersOfTable } from '../registry/registry'
-import { FEW_ROWS } from '../sql/batch'
+import { PREPARED_ROWS } from '../sql/batch'
 import { type BatchRow, insertColumns, type Statement } from '../sql/find'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
 import { hasObjects, parameterText } from '../sql/types'
@@ -169,7 +169,7 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[], isUnc
       defaults,
       few.map(([name]) => name),
       updates,
-      items.length <= FEW_ROWS,
+      items.length <= PREPARED_ROWS,
       isUnchanged,
     ),
     values: [

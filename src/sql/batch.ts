@@ -41,11 +41,11 @@ SELECT * FROM found
 UNION ALL
 ${selectCreated(shape)}`
   const parse = parserOf(shape, false, BY_ORDINAL)
-  return isKept ? named(sql, parse, fewRows ? FEW_ROWS : 1) : { name: '', sql, parse }
+  return isKept ? named(sql, parse, fewRows ? PREPARED_ROWS : 1) : { name: '', sql, parse }
 }
 
 /** The most rows of a batch that is prepared, because planning takes longer than finding or inserting so few. */
-export const FEW_ROWS = 16
+export const PREPARED_ROWS = 16
 
 /** Hides the length of a parameter from the planner, so that it keeps the plan for any length. */
 export const unseen = (array: string): string => `(SELECT ${array})`

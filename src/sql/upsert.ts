@@ -2,7 +2,7 @@ import {
   broughtOr,
   BY_ORDINAL,
   createdMany,
-  FEW_ROWS,
+  PREPARED_ROWS,
   input,
   inputName,
   inputOrder,
@@ -146,7 +146,7 @@ SELECT * FROM updated
 UNION ALL
 ${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${condition ? unchanged : ''}`
   const parse = parserOf(shape, true, BY_ORDINAL)
-  return fewRows ? named(sql, parse, FEW_ROWS) : { name: '', sql, parse }
+  return fewRows ? named(sql, parse, PREPARED_ROWS) : { name: '', sql, parse }
 }
 
 /**
