@@ -120,7 +120,7 @@ export const adoptInstead = (what: { readonly entity: string; readonly property:
   const command = `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${what.entity}.${what.property}`
   return (
     `Run ${literal(`${command} --fake NAME`)} with the name of this migration: it does the same while others use the ` +
-    `table, and marks this migration alone as run. Move first what else this migration does into another one.`
+    `table, and marks this migration alone as run. First move its other statements into another migration.`
   )
 }
 
