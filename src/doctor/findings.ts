@@ -36,7 +36,7 @@ export const CODES = {
   ],
   'text.unnormalized': [
     'error',
-    'Run typeorm-unique-text adopt again, which normalizes texts. Save names normalized; docs/changing-a-declaration.md has the lines that do it.',
+    'Run typeorm-unique-text adopt, which normalizes texts. Names are normalized by the lines in docs/changing-a-declaration.md.',
   ],
   'text.rejected': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
   'text.unadopted': [

@@ -58,7 +58,7 @@ test('where something is wrong it ends with 1, for a person and as JSON', PATIEN
     "Page.url: 11 rows
     error text.unnormalized of Page.url: 1
       --json prints the keys of the first rows.
-      Run typeorm-unique-text adopt again, which normalizes texts. Save names normalized; docs/changing-a-declaration.md has the lines that do it.
+      Run typeorm-unique-text adopt, which normalizes texts. Names are normalized by the lines in docs/changing-a-declaration.md.
     1 error, 0 warnings, 0 information.
     "
   `)
