@@ -479,7 +479,7 @@ async function check({ session, target }: AdoptRun): Promise<AdoptStep> {
     return await goOn(session, target, 'fill', { wanted: 'wrong', page: 0, pages: null })
   }
   if (require.length === 0) return await goOn(session, target, 'guard')
-  return await session.locked({ ...lock, step: 'require' }, async () => {
+  return await session.locked(lock, async () => {
     for (const statement of require) await session.query(statement)
     return await goOn(session, target, 'guard')
   })

@@ -78,6 +78,7 @@ test('a transaction that stays open is waited for in short turns, in which nobod
   await client.query('set lock_timeout = 0')
   expect(report.step).toBe('done')
   expect(report.locks[0]).toMatchObject({ step: 'begin', attempts: 13 })
+  expect(report.locks.map(({ step }) => step)).toEqual(['begin', 'check', 'check', 'guard', 'clean'])
   expect(notices).toEqual([
     expect.stringMatching(
       /^begin: no lock in 10 attempts\. pid \d+ \(postgres\) has a transaction open for \d+ s \(idle in transaction\)\. It goes on trying\.$/,
