@@ -342,6 +342,9 @@ BEGIN{inherit};
     AND NOT EXISTS (SELECT FROM {table} AS t WHERE {key_of_t} = n.holder_key);
   -- Names of a column with another namespace move to it, former ones too. What has ended is free.
   DELETE FROM {names} AS n WHERE n.until <= statement_timestamp() AND n.state <> 'held';
+  -- First they all leave, because two columns may exchange their namespaces.
+  UPDATE {names} AS n SET namespace = concat(v.namespace, chr(10), n.namespace) FROM {declared_names}
+    WHERE n.holder = holder AND n.holder_column = v.property AND n.namespace <> v.namespace;
   UPDATE {names} AS n SET namespace = v.namespace FROM {declared_names}
     WHERE n.holder = holder AND n.holder_column = v.property AND n.namespace <> v.namespace AND NOT EXISTS (
       SELECT FROM {names} AS o WHERE o.namespace = v.namespace AND o.text_hash = n.text_hash

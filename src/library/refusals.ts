@@ -3,8 +3,8 @@ export const REFUSALS_SQL = `-- typeorm-unique-text: refusals of rows, version 1
 --
 --   SELECT unique_text_refuse_rows_v1('page', 'url IS NULL', '23502', 'rows of table "page" hold NULL in "url"');
 --
--- An error names at most ten rows by their primary key, or by ctid without one, and counts all of them. When these are
--- corrected, the next error names others. No error shows a text. All functions run as their caller.
+-- An error names at most ten rows by their primary key, or single rows by ctid without one, and counts all. When these
+-- are corrected, the next error names others. No error shows a text. All functions run as their caller.
 
 CREATE FUNCTION "unique_text_refuse_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp

@@ -332,6 +332,30 @@ describe('what changes is followed, and so is its way back:', () => {
     ])
   })
 
+  test('two namespaces that are swapped, former names too', async () => {
+    const swappable = (handle: string, login: string): Shape => ({
+      name: 'user',
+      names: { handle: { namespace: handle, former: 'redirect' }, login: { namespace: login, former: 'reserve' } },
+    })
+    const before = await open(swappable('a', 'b'))
+    await step(before)
+    await client.query(`insert into "user" (id, handle, login) values (1, 'ann', 'ann'), (2, 'bob', 'eve')`)
+    await client.query(`update "user" set handle = handle || '2', login = case id when 1 then 'bob' else 'ann2' end`)
+    await client.query(`insert into "user" (id, handle, login) values (3, 'eve', 'eve3')`)
+    const stored = async (): Promise<string[]> => {
+      const { rows } = await client.query<{ name: string }>(
+        `select concat_ws(' ', namespace, holder_column, text, state) as name from names order by 1`,
+      )
+      return rows.map(({ name }) => name)
+    }
+    const names = await stored()
+    const made = await step(await open(swappable('b', 'a')))
+    const other = (name: string): string => `${name.startsWith('a ') ? 'b' : 'a'}${name.slice(1)}`
+    expect(await stored()).toEqual(names.map(other).toSorted())
+    await back(before, made)
+    expect(await stored()).toEqual(names)
+  })
+
   describe('another namespace, in which somebody has a former name of a row,', () => {
     const other: Shape = { name: 'user', names: { handle: { namespace: 'login', former: 'redirect' } } }
     const THEIRS = 'elsewhere.handle [1] bob reserved'
