@@ -87,7 +87,9 @@ async function adoptAndMerge(command: Command): Promise<boolean> {
   if (invocation.dryRun) {
     const steps = await planAdoption(dataSource, target, { property })
     const planned = steps.map(({ step, lock, statements }) => {
-      return `-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`
+      const shown = statements.filter((one) => !CREATES_LIBRARY.test(one))
+      const library = shown.length < statements.length ? ', with what "typeorm-unique-text sql" prints' : ''
+      return `-- ${step}${library}${lock === undefined ? '' : `, under ${lock}`}\n${shown.join(';\n')};\n\n`
     })
     reporter.report({ steps }, () => planned.join('') || 'The table is already adopted.\n')
     if (merge && steps.length === 0) return await mergeAll(true)
@@ -107,6 +109,8 @@ async function adoptAndMerge(command: Command): Promise<boolean> {
 }
 
 const ADOPTED = 'The table is already adopted: nothing to do.\n'
+/** The functions are hundreds of lines. */
+const CREATES_LIBRARY = /CREATE FUNCTION \S*"unique_text_/u
 const MERGE_LATER =
   'adopt changes none of these rows but to normalize their texts. Once the table is adopted, the same command lists ' +
   'what a merge would do to each row.\n'
