@@ -137,7 +137,7 @@ function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError 
 /** Explains `dropColumn` and `changeColumn` of a column on which our triggers depend. The detail is translated. */
 function explainDrop(failure: Error): Error {
   const { code, detail = '' } = serverError(failure) ?? {}
-  const [trigger] = /\b(?:unique_text|unique_name|numbers)_\w+/u.exec(detail) ?? []
+  const [trigger] = /\b(?:unique_text|unique_name|numbers)_\w+\b(?!\()/u.exec(detail) ?? []
   if (code !== SQLSTATE.dependentObjects || trigger === undefined) return failure
   const byHand = trigger.startsWith('unique_text_')
     ? ' In a migration by hand, first call unique_text_detach_v1(); unique_text_report_v1() lists its arguments.'

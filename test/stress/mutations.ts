@@ -42,8 +42,8 @@ async function installGuard(subjects: readonly Subject[], mutation: Mutation, da
   // A guard that knows of soft deletes says some things in other words.
   const ofSoft = softMutations.includes(mutation)
   for (const { table } of subjects.filter((subject) => isSoft(subject) === ofSoft)) {
-    // The library has the part that is taken out.
-    for (const sql of [...guardOf(table).drop, dropPart(table.schema, 'texts'), ...guard(table)])
+    // The library has the part that is taken out. The functions of rows depend on it.
+    for (const sql of [...guardOf(table).drop, `${dropPart(table.schema, 'texts')} CASCADE`, ...guard(table)])
       await dataSource.query(sql)
   }
 }

@@ -68,9 +68,19 @@ describe.runIf(hasCitus)('a table in use gets to a cluster, and back', () => {
     // A single connection, and more new rows than it takes for a call to insert without a look.
     const { manager } = await cluster.dataSource([ByShop], 0, { poolSize: 1 })
     await manager.query('TRUNCATE by_shop')
+    const lists = async (name: string): Promise<void> => {
+      const rows = (way: string) => [row(`${name} ${way} 1`), row(`${name} ${way} 2`)]
+      const results = [
+        ...(await findOrCreateMany(manager, ByShop, rows('found'))),
+        ...(await upsertByText(manager, ByShop, rows('upserted'))),
+      ]
+      expect(results.map((one) => 'created' in one && one.created)).toEqual([true, true, true, true])
+    }
     for (let index = 0; index < 80; index += 1) await findOrCreate(manager, ByShop, row(`${index}`))
+    for (let index = 0; index < 10; index += 1) await lists(`${index}`)
     await manager.query(`SELECT create_distributed_table('by_shop', 'shop')`)
     expect(await findOrCreate(manager, ByShop, row('next'))).toMatchObject({ created: true, entity: { url: 'next' } })
+    await lists('next')
     await manager.query(`SELECT undistribute_table('by_shop')`)
   })
 

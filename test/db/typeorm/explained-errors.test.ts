@@ -410,3 +410,9 @@ test.each(['dropColumn', 'changeColumn'] as const)('%s of a text names the way',
     await queryRunner.release()
   }
 })
+
+test('DROP of a function on which another one depends is no matter of a column', async () => {
+  const error = await rejection(dataSource.query('drop function unique_text_clean_v1'))
+  expect(error).toMatchObject({ code: '2BP01', message: expect.stringContaining('unique_text_clean_v1') as string })
+  expect(error).not.toHaveProperty('cause')
+})
