@@ -80,7 +80,7 @@ BEGIN
   IF current_setting('unique_text.maintenance', true) = 'on' THEN
     RETURN;
   END IF;
-  EXECUTE format('SELECT count(*) / 20000.0 FROM (SELECT FROM %s LIMIT 100001) AS r', on_table) INTO seconds;
+  EXECUTE format('SELECT count(*) / 20000.0 FROM (SELECT 1 FROM %s LIMIT 100001) AS r', on_table) INTO seconds;
   SELECT seconds + sum(pg_table_size(p.oid)) / 25000000 INTO seconds
     FROM (SELECT on_table AS oid UNION SELECT relid FROM pg_partition_tree(on_table)) AS p;
   IF seconds > 5 THEN

@@ -120,7 +120,7 @@ async function synchronizeWithTriggers(
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
   const spread = fresh.flatMap(({ metadata }) => spreadDeclaration(metadata)?.table ?? [])
   const distributed = spread.filter((table) => table.spread === 'citus')
-  const running = { isWhole, citus: citus || distributed.length > 0 }
+  const running = { isWhole, citus: citus || distributed.length > 0, refusals: [...refusals.up, ...refusals.down] }
   await withLocks(queryRunner, running, async () => {
     await emit(queryRunner, comments)
     const missing = await missingParts(queryRunner, plans, planned)

@@ -136,12 +136,14 @@ interface Running {
   readonly isWhole: boolean
   /** Citus may forward them to its nodes. */
   readonly citus: boolean
+  /** Those that refuse what Citus cannot change. They run before anything reads the rows. */
+  readonly refusals: readonly string[]
 }
 
 /** Makes a migration begin with locks on the tables that it works on. */
 export async function withLocks(
   queryRunner: QueryRunner,
-  { isWhole, citus }: Running,
+  { isWhole, citus, refusals }: Running,
   work: () => Promise<void>,
 ): Promise<void> {
   if (!isRecording(queryRunner)) {
@@ -155,7 +157,7 @@ export async function withLocks(
     // A large table is refused, by a function, before anything waits for a lock.
     const first = [
       ...(citus && makes ? [ONE_CONNECTION] : []),
-      ...sql.filter((one) => REQUIRE_TRANSACTION.includes(one) || createsPart(one)),
+      ...sql.filter((one) => [...refusals, ...REQUIRE_TRANSACTION].includes(one) || createsPart(one)),
       ...sql.filter(isRefusalOfLarge),
     ]
     const others = statements.filter(({ query }) => !first.includes(query))
