@@ -411,7 +411,7 @@ test.each(['dropColumn', 'changeColumn'] as const)('%s of a text names the way',
   }
 })
 
-test('DROP of a function on which another one depends is no matter of a column', async () => {
+test('the error of DROP FUNCTION names the function that depends on it, and no column', async () => {
   const error = await rejection(dataSource.query('drop function unique_text_clean_v1'))
   expect(error).toMatchObject({ code: '2BP01', message: expect.stringContaining('unique_text_clean_v1') as string })
   expect(error).not.toHaveProperty('cause')
