@@ -120,12 +120,12 @@ async function synchronizeWithTriggers(
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
   const spread = fresh.flatMap(({ metadata }) => spreadDeclaration(metadata)?.table ?? [])
   const distributed = spread.filter((table) => table.spread === 'citus')
-  const running = { isWhole, citus: citus || distributed.length > 0, refusals: [...refusals.up, ...refusals.down] }
-  await withLocks(queryRunner, running, async () => {
+  const missing = await missingParts(queryRunner, plans, planned)
+  const created = (inUp: boolean): string[] =>
+    missing.filter((one) => one.inUp === inUp).map(({ schema, part }) => createPart(schema, part))
+  const first = [...refusals.up, ...refusals.down, ...guarded, ...created(true), ...created(false)]
+  await withLocks(queryRunner, { isWhole, citus: citus || distributed.length > 0, first }, async () => {
     await emit(queryRunner, comments)
-    const missing = await missingParts(queryRunner, plans, planned)
-    const created = (inUp: boolean): string[] =>
-      missing.filter((one) => one.inUp === inUp).map(({ schema, part }) => createPart(schema, part))
     await emit(queryRunner, { up: [], down: missing.toReversed().map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded, ...created(true)], down: [] })
     // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist

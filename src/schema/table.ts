@@ -8,9 +8,9 @@ import {
   type TriggerWork,
 } from '../registry/registry'
 import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
-import { isRefusalOfLarge, REQUIRE_TRANSACTION } from '../sql/rows'
+import { isRefusalOfLarge } from '../sql/rows'
 import type { LookupIndex, Query, TableState } from '../sql/catalog'
-import { createsPart, partUsedBy } from '../sql/library'
+import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
 import type { Digest } from '../text/digest'
@@ -136,14 +136,14 @@ interface Running {
   readonly isWhole: boolean
   /** Citus may forward them to its nodes. */
   readonly citus: boolean
-  /** Those that refuse what Citus cannot change. They run before anything reads the rows. */
-  readonly refusals: readonly string[]
+  /** Those that run before a lock is taken or a row is read: refusals, and what creates the library. */
+  readonly first: readonly string[]
 }
 
 /** Makes a migration begin with locks on the tables that it works on. */
 export async function withLocks(
   queryRunner: QueryRunner,
-  { isWhole, citus, refusals }: Running,
+  { isWhole, citus, first }: Running,
   work: () => Promise<void>,
 ): Promise<void> {
   if (!isRecording(queryRunner)) {
@@ -155,13 +155,13 @@ export async function withLocks(
     const [sql = [], back = []] = [statements, inverse].map((all) => all.map(({ query }) => query))
     const makes = sql.some((one) => one.includes(' FUNCTION ') || partUsedBy(one) !== undefined)
     // A large table is refused, by a function, before anything waits for a lock.
-    const first = [
+    const beforeLocks = [
       ...(citus && makes ? [ONE_CONNECTION] : []),
-      ...sql.filter((one) => [...refusals, ...REQUIRE_TRANSACTION].includes(one) || createsPart(one)),
+      ...sql.filter((one) => first.includes(one)),
       ...sql.filter(isRefusalOfLarge),
     ]
-    const others = statements.filter(({ query }) => !first.includes(query))
-    const all = [...[...first, ...lockTables(sql, back)].map(statement), ...others]
+    const others = statements.filter(({ query }) => !beforeLocks.includes(query))
+    const all = [...[...beforeLocks, ...lockTables(sql, back)].map(statement), ...others]
     return isWhole ? together(all) : all
   })
 }

@@ -100,8 +100,6 @@ export const createPart = (schema: string | undefined, part: LibraryPart): strin
     ? PARTS[part].sql
     : PARTS[part].sql.replaceAll('"unique_text_', () => `${quote(schema)}."unique_text_`)
 
-export const createsPart = (statement: string): boolean => statement.startsWith('-- typeorm-unique-text: ')
-
 export const dropPart = (schema: string | undefined, part: LibraryPart): string =>
   `DROP FUNCTION ${list(
     PARTS[part].functions.map((one) => inSchema(schema, one)),
