@@ -34,6 +34,8 @@ export interface RowStatements {
   readonly deleteAnyway: Statement<unknown>
   /** Finds many rows of one call. */
   readonly findMany: Statement<BatchRow>
+  /** Locks many rows of one call. */
+  readonly lockMany: Statement<number>
   /** Finds the rows of a few calls, one row each. */
   readonly findTogether: Statement<BatchRow>
 }

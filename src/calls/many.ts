@@ -1,11 +1,13 @@
 import type { DataSource, DeepPartial, EntityManager, ObjectLiteral } from 'typeorm'
-import { openSession, PoolSession } from '../connection/open-session'
+import { openSession, PoolSession, withSession } from '../connection/open-session'
+import { asOne } from '../connection/transactions'
 import type { Session } from '../connection/session'
 import { hasSpare, isAwaited } from '../connection/wire'
 import { TransactionAbortedError, UniqueTextError } from '../errors'
 import { registry } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'
 import { columnDefaults } from '../sql/catalog'
+import { PREPARED_ROWS } from '../sql/batch'
 import type { BatchRow } from '../sql/find'
 import { isRowError, isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
@@ -43,6 +45,7 @@ import {
 } from './row-values'
 import { type RowError, toRowError, withPromised } from './values'
 import { isDeleted, requireDeleteDate } from './look-up'
+import { statementsOf } from './statements'
 import { isChanging, requireUsed, updateOf } from './updates'
 
 /** The rules for rows that are missing, found, or found deleted. */
@@ -552,9 +555,12 @@ async function runBatch<Entity extends ObjectLiteral>(
     return answer
   }
   try {
-    if (!call.entityText.ready.distributed) await send(together, batchQuery(call, together))
-    else if (items.some(({ row }) => isChanging(call.updates, row))) await updateSpread(call, items, left, send)
-    else await findOrCreateSpread(call, together, send)
+    const { distributed, crashesByPruning } = call.entityText.ready
+    const isUpdate = (distributed || crashesByPruning) && items.some(({ row }) => isChanging(call.updates, row))
+    if (isUpdate && crashesByPruning) await updateLocked(call, items, left, send)
+    else if (isUpdate) await updateSpread(call, items, left, send)
+    else if (distributed) await findOrCreateSpread(call, together, send)
+    else await send(together, batchQuery(call, together))
   } catch (error) {
     return await runAgain(call, [...left], error, statementRuns)
   }
@@ -600,6 +606,46 @@ async function updateSpread(
     rest = rest.filter((item) => left.has(item))
   }
   for (const { query, part } of createQueries(rules, rest)) await send(part, query)
+}
+
+/**
+ * Updates rows of a table of which the server must not prune partitions after it has waited for a row. A first statement
+ * locks all rows, so that the second one never waits. Then the others are inserted.
+ *
+ * @param left the rows without an answer
+ */
+async function updateLocked<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem[],
+  left: Set<BatchItem>,
+  send: Send,
+): Promise<void> {
+  // These statements open all partitions, and a statement for one row opens one.
+  if (items.length <= PREPARED_ROWS) return
+  const { session, entityText } = call
+  const attempts = new Attempts(session, entityText.declaration.name)
+  const tryOnce = async (
+    own: Session,
+  ): Promise<{ locked: ReadonlySet<number>; held: BatchItem[]; rows: BatchRow[] }> => {
+    const indexes = await own.rows(statementsOf(entityText).lockMany, findQuery(call, items).values)
+    const locked = new Set(indexes)
+    const held = items.filter((_, index) => locked.has(index))
+    const { statement, values } = batchQuery(call, held)
+    return { locked, held, rows: held.length === 0 ? [] : await own.rows(statement, values) }
+  }
+  let answer
+  while (!answer) {
+    try {
+      answer = await asOne(session, session.queryRunner.manager, async (own) => await withSession(own, tryOnce))
+    } catch (error) {
+      call.onLost?.()
+      await attempts.againWhole(error, false)
+    }
+  }
+  const { locked, held, rows } = answer
+  takeAnswers(call, held, { rows, attempts: attempts.count }, left)
+  const missing = items.filter((_, index) => !locked.has(index))
+  for (const { query, part } of createQueries(call, missing)) await send(part, query)
 }
 
 /** Finds the rows of a batch that was refused for some of them, by sending them in smaller parts. */

@@ -1,6 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { type ColumnMetadata, numbersOfTable, rootOf } from '../registry/registry'
-import { findManyStatement, findOrCreateManyStatement, findTogetherStatement } from '../sql/batch'
+import { findManyStatement, findOrCreateManyStatement, findTogetherStatement, lockManyStatement } from '../sql/batch'
 import {
   type BatchRow,
   createInChainStatement,
@@ -52,6 +52,7 @@ export function statementsOf(entityText: ReadyText, others: readonly string[] = 
       delete: () => deleteStatement(shape, classFilter(entityText.metadata), deletedColumn(entityText)),
       deleteAnyway: () => deleteStatement(shape, classFilter(entityText.metadata)),
       findMany: () => findManyStatement(shape),
+      lockMany: () => lockManyStatement(shape),
       findTogether: () => findTogetherStatement(shape),
     })
   })

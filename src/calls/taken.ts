@@ -136,7 +136,8 @@ export function wantedOf([first]: readonly RequestedText[]): WantedText {
   const { entityText, id } = first as RequestedText
   const { declaration, ready } = entityText
   const { table, metadata } = declaration
-  return { table, types: ready.types, ...holderColumns(metadata, table), standing: id !== undefined }
+  const { types, crashesByPruning } = ready
+  return { table, types, crashesByPruning, ...holderColumns(metadata, table), standing: id !== undefined }
 }
 
 /** Returns a list for each column, in the order of `takenStatement`. */

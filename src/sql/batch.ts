@@ -67,14 +67,42 @@ export function findTogetherStatement(shape: RowShape): Statement<BatchRow> {
   return named(findMany(shape, unseen), parserOf(shape, false, BY_ORDINAL))
 }
 
+/**
+ * Locks the rows that hold the texts of a batch, in its order. Takes the key's parameters, and returns the 0-based index
+ * of the text of each row.
+ *
+ * The order begins with a value of the locked row, 0 for all, so the server sorts all rows before it locks the first.
+ */
+export function lockManyStatement(shape: RowShape): Statement<number> {
+  const { number } = shape.table
+  const sql = `WITH ${input(shape, unseen)}
+SELECT i.ordinal
+FROM ${inputName(shape)} AS i
+JOIN ${tableName(shape.table)} AS t ON ${isFound(shape)}
+ORDER BY ${field('t', number)} OPERATOR(pg_catalog.-) ${field('t', number)}, ${inputOrder(shape)}
+FOR NO KEY UPDATE OF t`
+  return named(sql, BY_ORDINAL.indexOf)
+}
+
 /** LATERAL has a limit because a join would read the whole of a small table. A limit of 2 shows a duplicate. */
-function found(shape: RowShape): string {
+const found = (shape: RowShape): string =>
+  `SELECT i.ordinal, t.*
+  FROM ${inputName(shape)} AS i
+  CROSS JOIN LATERAL (
+    SELECT ${selectRow(shape, 't', { created: CREATED.no })}
+    FROM ${tableName(shape.table)} AS t
+    WHERE ${isFound(shape)}
+    LIMIT 2
+  ) AS t`
+
+/** The row `t` holds the text of the row `i` of the batch. */
+function isFound(shape: RowShape): string {
   const { table, fewScopes, types, defaults } = shape
   // This repeats the hash condition of `holdsText`. The planner counts it as one more condition. In a table that has
   // grown much since it was analyzed, it then expects cheap look-ups: an index scan each, with nothing to compile.
   const hash = `i.c${table.scope.length + table.text.length}`
   const firstFew = insertColumns(shape).length + defaults.size
-  const where = [
+  return [
     holdsText(shape, (index) => `i.c${index}`),
     within(field('t', table.hash), hash, hash),
     // This repeats values of the rows as constants, so that the planner excludes the partitions of all other scopes.
@@ -83,15 +111,7 @@ function found(shape: RowShape): string {
     ),
     ...isLive(table, 't'),
     anyNumber(table),
-  ]
-  return `SELECT i.ordinal, t.*
-  FROM ${inputName(shape)} AS i
-  CROSS JOIN LATERAL (
-    SELECT ${selectRow(shape, 't', { created: CREATED.no })}
-    FROM ${tableName(table)} AS t
-    WHERE ${where.join('\n      AND ')}
-    LIMIT 2
-  ) AS t`
+  ].join('\n      AND ')
 }
 
 /** Inserts the rows of the batch that were not found. */

@@ -20,12 +20,11 @@ import {
   textIsNull,
   type TextTable,
 } from './text-table'
-import { asStored, type ColumnTypes, typeOf } from './types'
+import { asStored, type TableTraits, typeOf } from './types'
 
 /** A unique text of which a call requests some texts. */
-export interface WantedText extends HolderColumns {
+export interface WantedText extends HolderColumns, Pick<TableTraits, 'types' | 'crashesByPruning'> {
   readonly table: TextTable
-  readonly types: ColumnTypes
   /** The rows exist and are to be changed. Values that a change leaves out are read from them. */
   readonly standing: boolean
 }

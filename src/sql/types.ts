@@ -30,7 +30,7 @@ export interface TableTraits {
   readonly updatesTogether: boolean
   /** The rows are in partitions, and the planner considers all of them. */
   readonly partitioned: boolean
-  /** The server must not prune partitions at run time in a statement that locks rows. */
+  /** If a statement locks rows, the server must not prune partitions at run time in any part of it. */
   readonly crashesByPruning: boolean
 }
 

@@ -74,7 +74,7 @@ const END_LENGTH = 33
  * aside, 1-based, and its text.
  */
 export function setAsideStatement(wanted: WantedText): Statement<WireRow> {
-  const { table, primary, types } = wanted
+  const { table, primary, types, crashesByPruning } = wanted
   const rows = wantedName([wanted], 0)
   const aside = transition('aside', table.table)
   const first = table.scope.length
@@ -94,6 +94,9 @@ export function setAsideStatement(wanted: WantedText): Statement<WireRow> {
     const fitting = length === 0 || length >= END_LENGTH ? whole : `pg_catalog.right(${whole}, ${length})`
     return `CASE WHEN ${text} IS NOT NULL THEN ${fitting} END AS p${nth}`
   })
+  // An array that the planner does not evaluate determines no partition.
+  const keyOf = (nth: number): string =>
+    crashesByPruning ? `ANY (pg_catalog.array_fill(a.k${nth}, '{1}'))` : `a.k${nth}`
   const values = table.text.map((_, nth) => `a.p${nth}`)
   const set = [
     ...table.text.map(({ name }, nth) => `${quote(name)} = ${values[nth]}::${typeOf(types, name)}`),
@@ -113,7 +116,7 @@ export function setAsideStatement(wanted: WantedText): Statement<WireRow> {
   UPDATE ${tableName(table)} AS t
   SET ${set.join(',\n    ')}
   FROM ${aside} AS a
-  WHERE ${primary.map((name, nth) => equalAs(types.get(name)?.type, field('t', name), `a.k${nth}`)).join('\n    AND ')}
+  WHERE ${primary.map((name, nth) => equalAs(types.get(name)?.type, field('t', name), keyOf(nth))).join('\n    AND ')}
   RETURNING ${['a.ordinal', ...columns('a.f')].join(', ')}
 )
 SELECT * FROM changed`,

@@ -104,7 +104,7 @@ SELECT ${condition ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EX
 export function upsertManyStatement(shape: RowShape, update: UpdateShape, fewRows = false): Statement<BatchRow> {
   const table = tableName(shape.table)
   const sent = (index: number): string => `i.c${index}`
-  const same = isTheRow(shape, shape.crashesByPruning ? unpruned(shape, sent) : sent)
+  const same = isTheRow(shape, sent)
   const given = (name: string, otherwise = 'NULL'): string => broughtOr(shape, name, otherwise)
   const condition = conditionOf(shape, update, (name) => `i.c${insertColumns(shape).indexOf(name)}`, given)
   const scoped = shape.table.scope.length > 0
@@ -116,7 +116,8 @@ FROM found AS f
 JOIN one AS o ON o.ordinal OPERATOR(pg_catalog.=) f.ordinal
 WHERE NOT o.changed`
   // Scopes that differ in the batch can be equal once stored. The second of two such rows is to update the first.
-  const sql = `WITH ${input(shape, fewRows ? unseen : undefined)}, found AS MATERIALIZED (
+  const isKept = fewRows || shape.partitioned
+  const sql = `WITH ${input(shape, isKept ? unseen : undefined)}, found AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM ${scoped ? `(SELECT * FROM ${inputName(shape)} AS i\n    ORDER BY ${inputOrder(shape)})` : inputName(shape)} AS i
   CROSS JOIN LATERAL (
@@ -146,19 +147,8 @@ SELECT * FROM updated
 UNION ALL
 ${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${condition ? unchanged : ''}`
   const parse = parserOf(shape, true, BY_ORDINAL)
-  return fewRows ? named(sql, parse, PREPARED_ROWS) : { name: '', sql, parse }
+  return isKept ? named(sql, parse, fewRows ? PREPARED_ROWS : 1) : { name: '', sql, parse }
 }
-
-/**
- * The value of a column that may determine a partition, as the only element of an array that the planner does not
- * evaluate. The index of each partition is still used.
- */
-const unpruned =
-  ({ table: { scope, text } }: RowShape, value: (index: number) => string) =>
-  (index: number): string =>
-    index < scope.length || index === scope.length + text.length
-      ? `ANY (pg_catalog.array_fill(${value(index)}, '{1}'))`
-      : value(index)
 
 /**
  * The assignments of an UPDATE.

@@ -138,6 +138,58 @@ describe.each(tables)('a table $title', ({ entity }) => {
     await held.query('COMMIT')
     expect(await upsert).toMatchObject(rows.map(() => ({ entity: { title: 'after' } })))
   })
+
+  test("an upsert of many in the caller's transaction refuses one row, and writes the others", async () => {
+    const inputs = Array.from({ length: 40 }, (_, index) => ({ ...row(`t${index}`, index % 7), title: 'before' }))
+    await findOrCreateMany(dataSource.manager, entity, inputs.slice(0, 20))
+    const name = dataSource.getMetadata(entity).tableName
+    await dataSource.query(`ALTER TABLE "${name}" ADD CONSTRAINT apt CHECK (title <> 'unfit')`)
+    const unfit = [7, 33]
+    const after = inputs.map((one, index) => ({ ...one, title: unfit.includes(index) ? 'unfit' : 'after' }))
+    const results = await dataSource.transaction(
+      async (manager) => await upsertByText(manager, entity, after, { update: ['title'] }),
+    )
+    await dataSource.query(`ALTER TABLE "${name}" DROP CONSTRAINT apt`)
+    expect(results.flatMap((result, index) => ('error' in result ? [index] : []))).toStrictEqual(unfit)
+    const stored = await dataSource.manager.findBy(entity, { url: In(inputs.map(({ url }) => url)) })
+    const titles = new Map(stored.map(({ url, title }) => [url, title]))
+    expect(inputs.map(({ url }) => titles.get(url))).toStrictEqual(
+      inputs.map((_, index) => (index === 33 ? undefined : index === 7 ? 'before' : 'after')),
+    )
+  })
+
+  test('a row that appears while an upsert of many waits is updated too', async () => {
+    const rows = Array.from({ length: 40 }, (_, index) => ({ ...row(`n${index}`, index % 7), title: 'before' }))
+    await findOrCreateMany(dataSource.manager, entity, rows.slice(1))
+    const held = await database.client()
+    await held.query('BEGIN')
+    await held.query(`UPDATE "${dataSource.getMetadata(entity).tableName}" SET title = 'meanwhile' WHERE url = 'n9'`)
+    const after = rows.map((one) => ({ ...one, title: 'after' }))
+    const upsert = upsertByText(dataSource.manager, entity, after, { update: ['title'] })
+    await untilBlocked(held)
+    const { entity: first } = await findOrCreate(dataSource.manager, entity, { ...row('n0', 0), title: 'meanwhile' })
+    await held.query('COMMIT')
+    expect((await upsert)[0]).toMatchObject({ created: false, entity: { id: first.id, title: 'after' } })
+  })
+})
+
+test('many rows swap their texts after a wait, whatever their partitions', async () => {
+  const Swapped = entity('Swapped', { ...KEY, title: plain(), url: text({ scope: ['shop'] }) })
+  const own = await database.dataSource([Swapped], { synchronize: false })
+  await own.query(`CREATE TABLE swapped (id uuid, shop integer, PRIMARY KEY (id, shop)) PARTITION BY LIST (shop);
+    ${[1, 2, 3, 4, 5].map((shop) => `CREATE TABLE swapped_${shop} PARTITION OF swapped FOR VALUES IN (${shop});`).join(' ')}`)
+  await own.synchronize()
+  const given = Array.from({ length: 500 }, (_, index) => row(`s${index}`, 1 + (index % 5)))
+  await findOrCreateMany(own.manager, Swapped, given)
+  await own.query('ANALYZE swapped')
+  const held = await database.client()
+  await held.query(`BEGIN; UPDATE swapped SET title = 'meanwhile' WHERE url = 's3'`)
+  const pairs = given.slice(0, 10)
+  const changes = pairs.map(({ id, shop }, index) => ({ id, shop, url: pairs[(index + 5) % 10]?.url ?? '' }))
+  const swap = updateOrFail(own.manager, Swapped, changes)
+  await untilBlocked(held)
+  await held.query('COMMIT')
+  expect(await swap).toMatchObject(changes)
 })
 
 test('a text of a spread table is not changed: by updateOrFail, save or SQL', async () => {

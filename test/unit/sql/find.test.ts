@@ -59,7 +59,13 @@ const types: ColumnTypes = new Map([
 
 const batchOf = (shape: RowShape): RowShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
 
-const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({ table, types, primary: ['id'], standing })
+const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({
+  table,
+  types,
+  crashesByPruning: false,
+  primary: ['id'],
+  standing,
+})
 const update: UpdateShape = {
   update: ['title'],
   sql: new Map(),
