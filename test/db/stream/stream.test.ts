@@ -466,7 +466,7 @@ describe('findOrCreateTransform', () => {
   test('destroyed, it closes after the batches at the server, and sends nothing more', async () => {
     const transform = findOrCreateTransform(dataSource, Page, { window: 500 })
     const source = new Counted(pages('destroyed', 100_000))
-    await hold('destroyed', 500)
+    await hold('destroyed', 499)
     const sink = new Writable({ objectMode: true, write: () => {} })
     // Heard from the beginning, for it may end before anybody looks.
     const ended = rejection(pipeline(source.asynchronously(), transform, sink))
