@@ -207,7 +207,7 @@ BEGIN
 
   IF TG_OP = 'TRUNCATE' THEN
     -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
-    IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+    IF NOT starts_with(current_setting('transaction_isolation'), 'read ') THEN
       RAISE EXCEPTION USING ERRCODE = '0A000', SCHEMA = TG_TABLE_SCHEMA, TABLE = {relname},
         MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only';
     END IF;
@@ -616,7 +616,7 @@ RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 -- only a trigger may write held names. Nobody else can rename the schema of temporary tables, or create anything there.
 BEGIN
   IF plan->>'once' IS NOT NULL THEN
-    IF current_setting('transaction_isolation') NOT LIKE 'read %' AND pg_relation_size(on_table) > 0 THEN
+    IF NOT starts_with(current_setting('transaction_isolation'), 'read ') AND pg_relation_size(on_table) > 0 THEN
       RAISE EXCEPTION USING ERRCODE = '0A000', HINT = 'SET default_transaction_isolation = ''read committed'';',
         MESSAGE = 'names of existing rows can be written at READ COMMITTED only: an older snapshot shows not all rows';
     END IF;

@@ -311,7 +311,7 @@ BEGIN
   END LOOP;
 
   IF NOT citus THEN
-    IF (counts OR keeps) AND current_setting('transaction_isolation') NOT LIKE 'read %' AND EXISTS (
+    IF (counts OR keeps) AND NOT starts_with(current_setting('transaction_isolation'), 'read ') AND EXISTS (
         WITH RECURSIVE tables AS (SELECT on_table::oid AS oid
           UNION SELECT i.inhrelid FROM tables AS p JOIN pg_inherits AS i ON i.inhparent = p.oid)
         SELECT FROM tables AS p WHERE pg_relation_size(p.oid) > 0) THEN

@@ -40,7 +40,7 @@ BEGIN
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   plain := t.relkind <> 'p';
   -- The lock does not help a snapshot that is older: it hides what was written before the lock was there.
-  IF current_setting('transaction_isolation') ~ '^(repeatable|serializable)' THEN
+  IF NOT starts_with(current_setting('transaction_isolation'), 'read ') THEN
     RAISE EXCEPTION USING ERRCODE = '55000', TABLE = t.relname,
       MESSAGE = format('rows of table "%s" can be numbered at READ COMMITTED only', t.relname),
       DETAIL = concat('The transaction is ', current_setting('transaction_isolation')),
