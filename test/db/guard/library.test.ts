@@ -219,11 +219,11 @@ describe('at once with another session', () => {
     `select unique_text_attach_v1('page', ${literal(JSON.stringify(declaration))})`
 
   /** Runs a statement that waits for the first one's transaction, which commits then. */
-  async function during(first: string, second: string): Promise<void> {
+  async function during(first: string, second: string): Promise<unknown[]> {
     const { rows } = await client.query<{ path: string }>(`select current_schema() as path`)
     const [young, observer] = [await db.client(), await db.client()]
     await young.query(`set search_path to ${quote(rows[0]?.path ?? '')}`)
-    await meet({ other: client, observer }, first, () => young.query(second))
+    return (await meet({ other: client, observer }, first, () => young.query(second))).rows
   }
 
   test('attach makes the guard for the owner that the table gets meanwhile', async () => {
@@ -268,6 +268,11 @@ describe('at once with another session', () => {
     await during(attached(declared), attached(declared))
     expect(await problems()).toEqual([])
     expect(await triggers()).toHaveLength(6)
+  })
+  test('detach is made once', async () => {
+    const detach = `select unique_text_detach_v1('page', 'url') as was`
+    expect(await during(detach, detach)).toEqual([{ was: false }])
+    expect([await triggers(), await functions()]).toEqual([[], []])
   })
   test('detach of the other text that runs the chain function leaves it', async () => {
     await client.query(`create table other as table page; select unique_text_detach_v1('page', 'url')`)
