@@ -7,7 +7,7 @@ export const ATTACH_SQL = `-- typeorm-unique-text: how functions and triggers ar
 
 CREATE FUNCTION "unique_text_create_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb)
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $create$
--- Makes the functions and triggers of the plan, or replaces those that the table has of this kind and name:
+-- Makes the functions and triggers of the plan, or replaces those that the locked table has of this kind and name:
 --   declaration   what the main trigger gets as its argument; the others get kind, name and as_of
 --   guard, main   the first part of the names of triggers, and the pg_trigger.tgtype of the main one
 --   functions     each with name and body; one that is shared serves all declarations of an owner in a schema
@@ -33,8 +33,6 @@ DECLARE
   kept name[] := '{}';
   one record;
 BEGIN
-  -- The triggers lock the table like this. Locked first, it shows its owner, and what another attach has committed.
-  EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
   SELECT c.* INTO t FROM pg_class AS c WHERE c.oid = on_table;
   SELECT n.nspname INTO home FROM pg_namespace AS n WHERE n.oid = t.relnamespace;
   IF NOT pg_has_role(t.relowner, 'USAGE') THEN

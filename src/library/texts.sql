@@ -283,7 +283,7 @@ BEGIN
   ELSIF wrong IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('a declaration has no such key or value: %s', wrong);
   END IF;
-  -- The triggers lock the table like this. Once it is locked, its name does not change.
+  -- The triggers lock the table like this. Locked first, it shows its owner, and what another attach has committed.
   EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', on_table);
   SELECT n.nspname, c.relname INTO home, table_name
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = on_table;
