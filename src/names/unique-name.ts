@@ -112,7 +112,7 @@ export function uniqueNameSchema<T>(
 // A DataSource that declares no names may have to remove those of earlier declarations.
 registry.removals.set('name', (had, from) => {
   const { name, in: names } = had as NamesDeclaration
-  return name === 'names' ? { change: { up: [releaseNames(from, names)], down: [] } } : {}
+  return name === 'names' ? { release: [releaseNames(from, names)] } : {}
 })
 
 const UNIQUE_NAME: PropertyDeclaration<UniqueNameOptions> = {
@@ -248,20 +248,16 @@ function nameWork(metadata: EntityMetadata): TriggerWork {
       renamedNames(own, former as NamesDeclaration, predecessorsOf(holder, former as NamesDeclaration)),
   }
   const released = releaseNames(holder, declared.declaration.in)
-  // A table that Citus has made anew since the last write has yet to get the names of its rows.
-  const release = holder.citus === 'local' ? [own.attach, released] : [released]
-  // attach makes the rows hold their names. A revert drops the triggers, and the names.
-  const changed = (before: Declared): RowsChange => ({
-    ...refuseOtherNormalizers(metadata, holder, before as NamesDeclaration),
-    install: { up: [], down: [] },
-  })
+  // attach makes the rows hold their names.
+  const changed = (before?: Declared): RowsChange =>
+    refuseOtherNormalizers(metadata, holder, before as NamesDeclaration | undefined)
   return {
     declared,
     rows: {
-      ...refuseOtherNormalizers(metadata, holder, undefined),
-      install: { up: [], down: release },
+      ...changed(),
+      // A table that Citus has made anew since the last write has yet to get the names of its rows.
+      release: holder.citus === 'local' ? [own.attach, released] : [released],
       again: changed,
-      created: { up: [], down: release },
       follow: changed,
     },
     lookups: namesOfTable(metadata).map(({ table: rows, lookup: name, text }) => ({

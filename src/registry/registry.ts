@@ -110,19 +110,18 @@ export interface RowsChange {
   readonly filled?: readonly FilledColumn[]
   /** Gives a value to every row that has none. None of our triggers exists meanwhile. */
   readonly fill?: Change
-  /** Runs once the triggers exist, and is undone before they are dropped. Some or all of its work may be done. */
-  readonly install?: Change
-  /** Replaces all of this if the table itself is new. */
-  readonly created?: Change
-  /** Replaces `install` and `fill` if only some triggers were missing or disabled. */
+  /** What a revert runs in place of detach, if the triggers write to another table. */
+  readonly release?: readonly string[]
+  /** Replaces all of this if only some triggers were missing or disabled. */
   readonly again?: (before: Declared) => RowsChange
-  /** Replaces `install` and `fill` if the table had another declaration until now. */
+  /** Replaces all of this if the table had another declaration until now. */
   readonly follow?: (before: Declared) => RowsChange
 }
 
-/** The change of the rows when a declaration is removed. It runs after the triggers are dropped. */
+/** The change of the rows when a declaration is removed. */
 export interface RemovedRows {
-  readonly change?: Change
+  /** Runs in place of detach. */
+  readonly release?: readonly string[]
   /** Columns that are dropped if no entity declares them. The way back restores them by `fill`. */
   readonly filled?: readonly FilledColumn[]
   readonly fill?: readonly string[]

@@ -31,7 +31,6 @@ import { triggersLack } from '../sql/written'
 import { planDeclared } from '../triggers/plan'
 import { changeDeclarations, dropDifferent } from './changes'
 import {
-  asOneStatement,
   type ChangingTable,
   emit,
   isRecording,
@@ -111,8 +110,6 @@ async function synchronizeWithTriggers(
   // Work on rows may be refused.
   const isWork = comeBack || makesUniqueAgain(planned.up) || planned.up.some((one) => partUsedBy(one) !== undefined)
   const isWhole = isWork && !isByHand && !citus
-  // If triggers existed before the rows have what they keep, they would suggest that nothing is missing.
-  const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))
   // Citus forwards single commands only: it refuses the one string in which they would need no transaction.
   const guarded = isByHand || (citus && isWork) ? REQUIRE_TRANSACTION : []
   const refusals = await refuseInShards(queryRunner, plans, planned)
@@ -128,17 +125,12 @@ async function synchronizeWithTriggers(
     await emit(queryRunner, comments)
     await emit(queryRunner, { up: [], down: missing.toReversed().map(({ schema, part }) => dropPart(schema, part)) })
     await emit(queryRunner, { up: [...refusals.up, ...guarded, ...created(true)], down: [] })
-    // Work on rows that lose their triggers may write to other tables. So the triggers of those tables still exist
-    // then, and in a revert they exist again.
-    const leaving = plans.filter(({ removed }) => removed.length > 0)
-    for (const { before } of leaving) await emit(queryRunner, before)
-    for (const { change } of leaving.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
-    for (const plan of plans) if (!leaving.includes(plan)) await emit(queryRunner, plan.before)
+    // What is released is in another table, whose triggers still exist then, and in a revert exist again.
+    const releasing = plans.filter(({ released }) => released.some(({ release }) => release))
+    const others = plans.filter((one) => !releasing.includes(one))
+    for (const { before } of [...releasing, ...others]) await emit(queryRunner, before)
     await synchronize()
-    const install = async (): Promise<void> => {
-      for (const one of [...plans.map(({ after }) => after), ...installs]) await emit(queryRunner, one)
-    }
-    await (installs.length === 0 || isWhole ? install() : asOneStatement(queryRunner, install))
+    for (const { after } of [...others, ...releasing]) await emit(queryRunner, after)
     // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
     for (const table of distributed) await emit(queryRunner, { up: [distribute(table)], down: [] })
     await emit(queryRunner, { up: [], down: [...refusals.down, ...guarded, ...created(false)] })

@@ -46,11 +46,16 @@ import {
 /** Plans the changes of the rows of a table that exists. */
 export function planRows({ metadata, works, installed }: Omit<SchemaEntity, keyof RowsPlan>): RowsPlan {
   const { had, gone } = trace(works, installed)
+  const removed = gone.map(({ declaration }) => ({ declaration, ...removedRows(declaration, entityTable(metadata)) }))
   return {
     changes: works.flatMap((work) => changeOf(work, had.get(work), installed).map((change) => ({ ...change, work }))),
-    removed: gone.map(({ declaration }) => removedRows(declaration, entityTable(metadata))),
+    removed,
+    released: [...removed, ...releases(works.filter((work) => !had.has(work)))],
   }
 }
+
+const releases = (works: readonly TriggerWork[]): RowsPlan['released'] =>
+  works.map(({ declared: { declaration }, rows }) => ({ declaration, release: rows?.release }))
 
 /** @throws DeclarationError if the feature is not imported. Only the feature knows what its triggers wrote */
 function removedRows(before: Declared, from: Pick<TextTable, 'schema' | 'table'>): RemovedRows {
@@ -75,15 +80,16 @@ export const planNewRows = (
   { works, searchSchema }: Pick<SchemaEntity, 'works' | 'searchSchema'>,
   fresh: readonly Pick<SchemaEntity, 'schema' | 'table'>[],
 ): RowsPlan => ({
-  changes: works.flatMap((work) => {
-    const { rows, declared } = work
-    const { writes } = declared
-    const isDropped = fresh.some(
-      ({ schema = searchSchema, table }) => table === writes?.table && schema === (writes.schema ?? searchSchema),
-    )
-    return rows?.created ? { install: isDropped ? { ...rows.created, down: [] } : rows.created, work } : []
-  }),
+  changes: [],
   removed: [],
+  released: releases(
+    works.filter(
+      ({ declared: { writes } }) =>
+        !fresh.some(
+          ({ schema = searchSchema, table }) => table === writes?.table && schema === (writes.schema ?? searchSchema),
+        ),
+    ),
+  ),
 })
 
 function changeOf(
@@ -104,13 +110,13 @@ function changeOf(
 
 /** Refuses, before any other change, a migration that gives a large table its names or numbers. */
 export async function refuseLargeTable(on: ChangingTable): Promise<void> {
-  for (const { work, fill, install } of on.changes) {
+  for (const { work } of on.changes) {
     const { declaration } = work.declared
     // A new name is NULL in every row.
     const isNew =
       declaration.kind === 'name' &&
       Object.entries(columnsOf(declaration)).every(([role, name]) => role.startsWith('key ') || !hasColumn(on, name))
-    if ((fill ?? install) === undefined || isNew) continue
+    if (isNew) continue
     const gives = declaration.kind === 'name' ? 'names' : 'numbers'
     await emit(on.queryRunner, { up: [raiseIfLarge(on, { gives })], down: [] })
   }

@@ -38,6 +38,7 @@ export interface RowsPlan {
   readonly changes: readonly PlannedChange[]
   /** The rows of what is no longer declared. */
   readonly removed: readonly RemovedRows[]
+  readonly released: DeclaredTable['released']
 }
 
 interface PlannedChange extends RowsChange {
@@ -121,18 +122,9 @@ export const queryOf =
 /** Whether statements are recorded, as for a migration, and not run. */
 export const isRecording = (queryRunner: QueryRunner): boolean => recorderOf(queryRunner).sqlMemoryMode
 
-/**
- * Joins all statements that are run or recorded meanwhile into one, and all their inverses into another. The server
- * runs the statements in one string as one transaction, even if a migration has none.
- */
-export async function asOneStatement(queryRunner: QueryRunner, work: () => Promise<void>): Promise<void> {
-  // `synchronize` has a transaction already, and its errors name single statements.
-  await (queryRunner.isTransactionActive ? work() : changed(queryRunner, work, together))
-}
-
 /** How statements run. */
 interface Running {
-  /** All of them as one. */
+  /** All of them as one. The server runs the statements in one string as one transaction, even if a migration has none. */
   readonly isWhole: boolean
   /** Citus may forward them to its nodes. */
   readonly citus: boolean
@@ -148,7 +140,8 @@ export async function withLocks(
 ): Promise<void> {
   if (!isRecording(queryRunner)) {
     if (citus) await emit(queryRunner, { up: [ONE_CONNECTION], down: [] })
-    await (isWhole ? asOneStatement(queryRunner, work) : work())
+    // `synchronize` has a transaction already, and its errors name single statements.
+    await (isWhole && !queryRunner.isTransactionActive ? changed(queryRunner, work, together) : work())
     return
   }
   await changed(queryRunner, work, (statements, inverse) => {

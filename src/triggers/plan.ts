@@ -22,6 +22,8 @@ export interface DeclaredTable extends Pick<TextTable, 'schema' | 'table'> {
   readonly installed: InstalledTriggers
   /** Whether the table itself changes between the two parts of the plan. Names follow columns that are only renamed. */
   readonly touched: boolean | 'renamed'
+  /** Declarations that are new or gone, with what replaces detach if they wrote to another table. */
+  readonly released: readonly { readonly declaration: Declared; readonly release?: readonly string[] | undefined }[]
 }
 
 /** The changes before and after TypeORM changes the tables. Both are empty if the triggers are as they should be. */
@@ -34,7 +36,7 @@ export interface TriggerPlan {
  * Plans the declarations of a table. One that differs is detached before the table changes, because a trigger that names
  * a column blocks DROP COLUMN and ALTER TYPE, and is attached anew afterwards.
  */
-export function planDeclared({ declared, installed, touched, ...table }: DeclaredTable): TriggerPlan {
+export function planDeclared({ declared, installed, touched, released, ...table }: DeclaredTable): TriggerPlan {
   const made = declared.filter(
     (one) => touched || lacksWritten(one, installed) || attachedDrift(one, installed, true).length > 0,
   )
@@ -64,13 +66,18 @@ export function planDeclared({ declared, installed, touched, ...table }: Declare
       return heir && statements ? [[one, { heir, ...statements }]] : []
     }),
   )
+  const releaseOf = (one: Pick<WantedDeclaration, 'declaration'>): readonly string[] | undefined =>
+    released.find(({ declaration }) => isOf(declaration, one))?.release
   const ofHeir = (wanted: WantedDeclaration): HandOver | undefined =>
     [...handed.values()].find(({ heir }) => heir === wanted)
   return {
     before: {
       up: [
         ...beside.map(({ name }) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(table)}`),
-        ...firsts.map((one) => handed.get(one)?.up[0] ?? detach(table, one.declaration)),
+        ...firsts.flatMap(
+          (one) =>
+            handed.get(one)?.up[0] ?? (one.trusted ? releaseOf(one) : undefined) ?? detach(table, one.declaration),
+        ),
       ],
       down: [
         ...beside.map(({ definition }) => definition),
@@ -80,7 +87,7 @@ export function planDeclared({ declared, installed, touched, ...table }: Declare
     },
     after: {
       up: made.map((one) => ofHeir(one)?.up[1] ?? one.attach),
-      down: fresh.map((one) => ofHeir(one)?.down[0] ?? one.detach),
+      down: fresh.flatMap((one) => ofHeir(one)?.down[0] ?? releaseOf(one) ?? one.detach),
     },
   }
 }

@@ -93,6 +93,18 @@ async function filledPlain(): Promise<DataSource> {
   return before
 }
 
+test('a table is detached and its names are deleted by one statement', async () => {
+  await filledPlain()
+  const whole = await open(user, team)
+  const added = await step(whole)
+  const removed = await generate(await open(plainUser, team))
+  for (const statements of [added.down, removed.up]) {
+    expect(statements.join(';').match(/detach_name_v1"\('"user"'.*/g)).toEqual([
+      expect.stringContaining(`pg_catalog.to_regclass('"names"')`),
+    ])
+  }
+})
+
 test('tables with rows get their names, there, back and there again', async () => {
   const before = await filledPlain()
   const dataSource = await open(user, team)
