@@ -57,6 +57,23 @@ RETURN "unique_text_refuse_v1"(on_table,
 COMMENT ON FUNCTION "unique_text_refuse_rows_v1"(pg_catalog.regclass, pg_catalog.text, pg_catalog.text, pg_catalog.text)
   IS 'typeorm-unique-text: raises an error if rows meet a condition.';
 
+CREATE FUNCTION "unique_text_refuse_shards_v1"(on_table pg_catalog.regclass, plan pg_catalog.jsonb DEFAULT NULL)
+RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $shards$
+-- Refuses a table that Citus has distributed. Otherwise it returns the plan.
+BEGIN
+  IF to_regclass('pg_dist_partition') IS NOT NULL THEN
+    IF EXISTS (SELECT FROM pg_dist_partition AS d WHERE d.logicalrelid = on_table) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = (SELECT c.relname FROM pg_class AS c WHERE c.oid = on_table),
+        MESSAGE = format('Citus keeps the rows of %s in shards, where hashes and numbers cannot change', on_table),
+        HINT = format('Run SELECT undistribute_table(%L), then this, then distribute the table again.', on_table);
+    END IF;
+  END IF;
+  RETURN plan;
+END
+$shards$;
+COMMENT ON FUNCTION "unique_text_refuse_shards_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
+  'typeorm-unique-text: raises an error if Citus keeps the rows of a table in shards.';
+
 CREATE FUNCTION "unique_text_refuse_large_v1"(on_table pg_catalog.regclass, gives pg_catalog.text,
   instead pg_catalog.text)
 RETURNS pg_catalog.void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $large$

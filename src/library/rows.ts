@@ -46,13 +46,6 @@ BEGIN
       DETAIL = concat('The transaction is ', current_setting('transaction_isolation')),
       HINT = 'Set default_transaction_isolation for the connection that runs migrations.';
   END IF;
-  IF to_regclass('pg_dist_partition') IS NOT NULL THEN
-    IF EXISTS (SELECT FROM pg_dist_partition AS d WHERE d.logicalrelid = on_table) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000', TABLE = t.relname,
-        MESSAGE = format('Citus keeps the rows of table "%s" in shards, where their numbers cannot change', t.relname),
-        HINT = format('Run SELECT undistribute_table(%L), then this, then distribute the table again.', on_table);
-    END IF;
-  END IF;
   chain := concat_ws(', ', CASE WHEN plain THEN 'new.tableoid' END, (
     SELECT string_agg(format('new.%I', c), ', ') FROM unnest(scopes) AS c), 'h.hash', 'new.' || deleted || ' IS NULL');
   IF declaration->'nullable' = 'true' THEN
@@ -97,7 +90,8 @@ COMMENT ON FUNCTION "unique_text_number_rows_v1"(pg_catalog.regclass, pg_catalog
 CREATE FUNCTION "unique_text_fill_v1"(on_table pg_catalog.regclass, declared pg_catalog.jsonb)
 RETURNS pg_catalog.void LANGUAGE sql
 RETURN "unique_text_number_rows_v1"(on_table, "unique_text_refuse_v1"(on_table, "unique_text_number_rows_v1"(on_table,
-  "unique_text_code_v1"(on_table, declared, ''::pg_catalog.text), pg_catalog.current_setting('search_path'))),
+  "unique_text_refuse_shards_v1"(on_table, "unique_text_code_v1"(on_table, declared, ''::pg_catalog.text)),
+  pg_catalog.current_setting('search_path'))),
   pg_catalog.current_setting('search_path'));
 COMMENT ON FUNCTION "unique_text_fill_v1"(pg_catalog.regclass, pg_catalog.jsonb) IS
   'typeorm-unique-text: gives rows that exist already their hashes and numbers, before unique_text_attach_v1.';

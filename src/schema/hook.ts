@@ -107,24 +107,28 @@ async function synchronizeWithTriggers(
   const comeBack = plans.some(({ before, declared }) => before.up.length > 0 && declared.length > 0)
   // JavaScript has work to do between the statements of a text's new normalizer.
   const isByHand = planned.up.some((query) => query.includes(NORMALIZE_BY_HAND))
+  const refusals = await refuseInShards(queryRunner, plans, planned)
+  const all = { up: [...planned.up, ...refusals.up], down: [...planned.down, ...refusals.down] }
   // Work on rows may be refused.
-  const isWork = comeBack || makesUniqueAgain(planned.up) || planned.up.some((one) => partUsedBy(one) !== undefined)
+  const isCall = (sql: string): boolean => partUsedBy(sql) !== undefined
+  const isWork = comeBack || makesUniqueAgain(planned.up) || [...all.up, ...refusals.down].some(isCall)
   const isWhole = isWork && !isByHand && !citus
   // Citus forwards single commands only: it refuses the one string in which they would need no transaction.
   const guarded = isByHand || (citus && isWork) ? REQUIRE_TRANSACTION : []
-  const refusals = await refuseInShards(queryRunner, plans, planned)
   const fresh = entities.filter(({ isNew }) => isNew)
   const comments = await warnOfRenamed(queryRunner, fresh, orphans)
   const spread = fresh.flatMap(({ metadata }) => spreadDeclaration(metadata)?.table ?? [])
   const distributed = spread.filter((table) => table.spread === 'citus')
-  const missing = await missingParts(queryRunner, plans, planned)
+  const missing = await missingParts(queryRunner, plans, all)
   const created = (inUp: boolean): string[] =>
     missing.filter((one) => one.inUp === inUp).map(({ schema, part }) => createPart(schema, part))
-  const first = [...refusals.up, ...refusals.down, ...guarded, ...created(true), ...created(false)]
+  const up = [...guarded, ...created(true), ...refusals.up]
+  const down = [...guarded, ...created(false), ...refusals.down]
+  const first = [...up, ...down]
   await withLocks(queryRunner, { isWhole, citus: citus || distributed.length > 0, first }, async () => {
     await emit(queryRunner, comments)
     await emit(queryRunner, { up: [], down: missing.toReversed().map(({ schema, part }) => dropPart(schema, part)) })
-    await emit(queryRunner, { up: [...refusals.up, ...guarded, ...created(true)], down: [] })
+    await emit(queryRunner, { up, down: [] })
     // What is released is in another table, whose triggers still exist then, and in a revert exist again.
     const releasing = plans.filter(({ released }) => released.some(({ release }) => release))
     const others = plans.filter((one) => !releasing.includes(one))
@@ -133,7 +137,7 @@ async function synchronizeWithTriggers(
     for (const { after } of [...others, ...releasing]) await emit(queryRunner, after)
     // A new table is distributed over the nodes of its cluster when its index, check and triggers exist.
     for (const table of distributed) await emit(queryRunner, { up: [distribute(table)], down: [] })
-    await emit(queryRunner, { up: [], down: [...refusals.down, ...guarded, ...created(false)] })
+    await emit(queryRunner, { up: [], down })
   })
 }
 

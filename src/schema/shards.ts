@@ -3,15 +3,8 @@ import { SchemaDriftError } from '../errors'
 import { entityTable } from '../registry/declarations'
 import { type Change, dropsColumn, renameColumns } from '../sql/alter'
 import type { Query } from '../sql/catalog'
-import {
-  type Distribution,
-  distributionOf,
-  outOfShards,
-  raiseIfDistributed,
-  type Spread,
-  spreadOf,
-} from '../sql/spread'
-import { isCalledFor } from '../sql/library'
+import { type Distribution, distributionOf, outOfShards, type Spread, spreadOf } from '../sql/spread'
+import { isCalledFor, refuse } from '../sql/library'
 import { tableName } from '../sql/text-table'
 import { refuseSpread, tablesBeside } from './readiness'
 import { queryOf, type TablePlan } from './table'
@@ -42,8 +35,8 @@ export async function refuseInShards(
     const works = worksOn(plan, planned)
     const spread = await spreadOf(queryOf(queryRunner), tableName(plan), state.spread, tablesBeside(metadata))
     requireInPlace(plan, planned, works.up, spread)
-    if (works.up) up.push(raiseIfDistributed(plan))
-    if (works.down) down.push(raiseIfDistributed(plan))
+    if (works.up) up.push(refuse(plan, 'shards'))
+    if (works.down) down.push(refuse(plan, 'shards'))
   }
   return { up, down }
 }

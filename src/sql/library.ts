@@ -39,6 +39,7 @@ const PARTS: Readonly<
     functions: [
       'unique_text_refuse_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_refuse_rows_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text, pg_catalog.text)',
+      'unique_text_refuse_shards_v1(pg_catalog.regclass, pg_catalog.jsonb)',
       'unique_text_refuse_large_v1(pg_catalog.regclass, pg_catalog.text, pg_catalog.text)',
     ],
   },
@@ -222,8 +223,8 @@ export const fillNumbers = (table: TableName, declaration: object, anew: boolean
 export const fillTexts = (table: TableName, declaration: object): string =>
   `SELECT ${call(table.schema, 'unique_text_fill_v1', asTable(tableName(table)), asDeclaration(declaration))}`
 
-/** Calls a function that refuses rows of a table. */
-export const refuse = (table: TableName, what: 'rows' | 'large', ...texts: readonly string[]): string =>
+/** Calls a function that refuses rows of a table, or the table. */
+export const refuse = (table: TableName, what: 'rows' | 'shards' | 'large', ...texts: readonly string[]): string =>
   `SELECT ${call(table.schema, `unique_text_refuse_${what}_v1`, asTable(tableName(table)), ...texts.map(asText))}`
 
 const calledIn = (sql: string): LibraryPart | undefined =>

@@ -1,7 +1,6 @@
 import { broughtOr, BY_ORDINAL } from './batch'
 import { asStored, typeOf } from './types'
-import { dollarQuote, list, literal, qualified, quote, unnest } from './identifier'
-import { SQLSTATE } from './sqlstate'
+import { list, literal, qualified, unnest } from './identifier'
 import {
   anyNumber,
   asText,
@@ -158,23 +157,6 @@ export function outOfShards(relation: string, { kind, column }: Partial<Distribu
   }[kind ?? 'lost']
   const cascade = kind === 'local' ? ', cascade_via_foreign_keys => true' : ''
   return `Run SELECT undistribute_table(${name}${cascade}), then this command and its migration, then ${again}`
-}
-
-/** Refuses to work on rows if Citus has distributed their table. Without Citus it does nothing. */
-export const raiseIfDistributed = (rows: Pick<TextTable, 'schema' | 'table'>): string => {
-  const relation = literal(tableName(rows))
-  return `DO ${dollarQuote(`
-BEGIN
-  IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
-    IF EXISTS (SELECT FROM pg_catalog.pg_dist_partition AS d
-      WHERE d.logicalrelid ${EQUALS} pg_catalog.to_regclass(${relation})) THEN
-      RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
-        MESSAGE = ${literal(`Citus keeps the rows of table ${quote(rows.table)} in shards, where a migration cannot change hashes and numbers`)},
-        HINT = ${literal(`Run SELECT undistribute_table(${relation}), then this, then distribute the table again (docs/scale.md).`)};
-    END IF;
-  END IF;
-END
-`)}`
 }
 
 /*
