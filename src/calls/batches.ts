@@ -165,9 +165,7 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[], isUnc
   return {
     statement: batchStatementOf(
       entityText,
-      others,
-      defaults,
-      few.map(([name]) => name),
+      { others, defaults, fewScopes: few.map(([name]) => name) },
       updates,
       items.length <= PREPARED_ROWS,
       isUnchanged,

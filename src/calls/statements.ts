@@ -80,33 +80,22 @@ export function upsertStatementsOf(
 /**
  * Returns the statement that finds or writes the rows of a batch, compiled and cached likewise.
  *
- * @param defaults SQL of the defaults of those `others` that some of its rows leave out
  * @param fewRows whether the statement is prepared
  * @param isUnchanged in a distributed table: finds the rows that need no update
  */
 export function batchStatementOf(
   entityText: ReadyText,
-  others: readonly string[],
-  defaults: ReadonlyMap<string, string>,
-  fewScopes: readonly string[],
+  columns: Pick<RowShape, 'others' | 'defaults' | 'fewScopes'>,
   updates: Updates | undefined,
   fewRows: boolean,
   isUnchanged: boolean,
 ): Statement<BatchRow> {
+  const { others, defaults, fewScopes } = columns
   const update = updates ? others.filter((name) => updates.columns.has(name)) : []
-  const key = [
-    ...others,
-    '',
-    ...[...defaults].flat(),
-    '',
-    ...fewScopes,
-    '',
-    ...update,
-    `${fewRows} ${updates?.skipUnchanged}`,
-  ]
-  if (updates) key.push(updates.sqlKey, String(isUnchanged))
+  const lists = [others, [...defaults].flat(), fewScopes, update].flatMap((list) => [...list, ''])
+  const key = [...lists, `${fewRows} ${isUnchanged} ${updates?.skipUnchanged}`, updates?.sqlKey ?? '']
   return cached(entityText.batchStatements, key, () => {
-    const shape = { ...rowShape(entityText, others), defaults, fewScopes }
+    const shape = { ...rowShape(entityText, others), ...columns }
     if (!updates || !isChanging(updates, { others })) return findOrCreateManyStatement(shape, fewRows)
     const changes = updateShape(entityText, updates, update)
     return entityText.ready.distributed
