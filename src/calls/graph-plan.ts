@@ -65,8 +65,6 @@ export const newAround = ({ children, joined }: NewNode): NewNode[] =>
 /** Returns whether new objects in a relation are found or created. */
 export type Covers = (relation: Relation) => boolean
 
-const everything: Covers = () => true
-
 /** Returns whether a node needs more than its own insert. */
 export const needsMore = ({ owners, children, joined }: NewNode): boolean =>
   owners.size + children.length + joined.length > 0
@@ -165,7 +163,7 @@ export class Planner {
     const given = value as ObjectLiteral
     const metadata = classOf(relation, given, where)
     if (isReference(relation, metadata, given)) return { reference: given }
-    return await this.nodeOf(metadata, given, textOfObject(metadata, given, where), everything, parent)
+    return await this.nodeOf(metadata, given, textOfObject(metadata, given, where), () => true, parent)
   }
 }
 

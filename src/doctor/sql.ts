@@ -2,7 +2,7 @@ import { arrayOf, attributeNames, isTrustedBy, type Query } from '../sql/catalog
 import { list, literal, qualified, unnest, transition } from '../sql/identifier'
 import { hasNamedKey, holderKey, holderOid, type HolderTable, nameField } from '../names/sql/fragments'
 import type { NamesColumn, NamesTable } from '../sql/names-table'
-import { isCounted, isScopeOf, sameScopes, scopeOf } from '../numbers/sql/fragments'
+import { allEqual, isCounted, isScopeOf, scopeOf } from '../numbers/sql/fragments'
 import { type NumberTable, scopeKey, scopesTable } from '../sql/numbers'
 import { type CatalogSpread, hasCitus, type Spread, spreadOf } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
@@ -211,7 +211,7 @@ export function countsPage(
 ): Bound {
   const scope = list(scopeOf(table, 't'), 4)
   const after = bounds.after?.map((_, index) => `$${index + 1}::${bySchema(bounds.types[index] ?? 'text')}`).join(', ')
-  const ofScope = ['true', ...sameScopes(table, 't', 's')].join(' AND ')
+  const ofScope = ['true', ...allEqual(scopeOf(table, 't'), scopeOf(table, 's'))].join(' AND ')
   const firstKey = `SELECT pg_catalog.jsonb_build_array(${key
     .map(({ name }) => `${field('t', name)}::pg_catalog.text`)
     .join(', ')})::pg_catalog.text FROM ${rows} AS t WHERE ${ofScope} ORDER BY ${field('t', table.number)} LIMIT 1`

@@ -138,7 +138,7 @@ async function onceImpl<Answer>(
   const traced = tracedTo(once)
   checkOptions('once()', options, ONCE_RULES)
   const call = callOf(manager, token, work, options)
-  const { tokens, key, isKnown } = call
+  const { tokens, key, isKnown, refuses, deadline } = call
   const answer = withTokens(manager, tokens, async (operation) => {
     const { session } = operation
     const joins = !operation.isInTransaction && tokens.underWay.has(token)
@@ -151,7 +151,7 @@ async function onceImpl<Answer>(
       await session.release()
       const result = await inTurn(call, operation)
       if (result) return result
-      requirePatience(call)
+      if (!refuses && deadline !== undefined && performance.now() >= deadline) throw new OnceRunningError()
     }
   })
   return (await traced(inTime(call, answer))) as OnceResult<Answer>
@@ -232,11 +232,6 @@ async function inTime<Result>(call: Call, result: Promise<Result>): Promise<Resu
     timer = setTimeout(end, millisecondsLeft(deadline))
   })
   return await Promise.race([result, late]).finally(() => clearTimeout(timer))
-}
-
-/** @throws OnceRunningError if the call has waited as long as it may */
-function requirePatience({ deadline, refuses }: Call): void {
-  if (deadline !== undefined && !refuses && performance.now() >= deadline) throw new OnceRunningError()
 }
 
 /**

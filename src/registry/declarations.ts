@@ -9,7 +9,7 @@ import {
 import { DeclarationError, TextRejectedError } from '../errors'
 import { indexCondition } from '../sql/alter'
 import { fitName, plainName } from '../sql/identifier'
-import { checkExpression, type TextRows, type TextTable } from '../sql/text-table'
+import { checkExpression, type TableName, type TextRows, type TextTable } from '../sql/text-table'
 import { type Normalizer, normalizerLabel, normalizeText, Refusal } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration } from './registry'
@@ -117,7 +117,7 @@ export const searchSchemaOf = (metadata: EntityMetadata): string | undefined =>
   (dataSourceOf(metadata).driver as unknown as { readonly searchSchema?: string }).searchSchema
 
 /** The table of an entity, with its database names. */
-export const entityTable = (metadata: EntityMetadata): Pick<TextTable, 'schema' | 'table'> => ({
+export const entityTable = (metadata: EntityMetadata): TableName => ({
   schema: writtenSchema(metadata),
   table: metadata.tableName,
 })

@@ -4,7 +4,7 @@ import type { Change, FilledColumn, NamedIndex } from '../sql/alter'
 import type { LookupIndex, UnusualIndex } from '../sql/catalog'
 import type { FormerPolicy } from '../sql/names-table'
 import type { NumberTable } from '../sql/numbers'
-import type { TextTable } from '../sql/text-table'
+import type { TableName, TextTable } from '../sql/text-table'
 import type { TableTraits } from '../sql/types'
 import type { Normalizer } from '../text/normalizer'
 import type { WantedDeclaration } from '../triggers/attached'
@@ -53,7 +53,7 @@ export interface NameDeclaration {
   readonly target: unknown
   readonly text: Declaration['text'][number]
   /** The table of the holders. */
-  readonly table: Pick<TextTable, 'schema' | 'table'>
+  readonly table: TableName
   readonly namespace: string
   readonly former: FormerPolicy
   /** Whether the table may be a local table of Citus. */
@@ -141,7 +141,7 @@ interface Registry {
    * The changes of rows if a name or number is no longer declared. The file of each feature's decorator adds that of its
    * kind when it is imported.
    */
-  readonly removals: Map<Declared['kind'], (had: Declared, from: Pick<TextTable, 'schema' | 'table'>) => RemovedRows>
+  readonly removals: Map<Declared['kind'], (had: Declared, from: TableName) => RemovedRows>
   readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
   readonly numbers: WeakMap<EntityMetadata, readonly NumberDeclaration[]>
   /** The entity that stores the names of a DataSource. */

@@ -14,6 +14,7 @@ import {
 } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
+import { guardsOf } from '../triggers/guard'
 import { columnsOf } from '../triggers/kinds'
 import {
   createPart,
@@ -41,7 +42,6 @@ import {
   declaredIn,
   triggerWorks,
   wantedLookups,
-  wantedGuards,
   withLocks,
 } from './table'
 import { exactState } from './readiness'
@@ -166,7 +166,8 @@ async function readEntities(builder: SchemaBuilder, searchSchema: string): Promi
   }
   const declared = metadatas.map((metadata) => {
     const works = triggerWorks(metadata)
-    return { metadata, works, declared: [...wantedGuards(metadata), ...declaredIn(works)] }
+    const guards = textsOfTable(metadata).flatMap(({ table }) => guardsOf(table))
+    return { metadata, works, declared: [...guards, ...declaredIn(works)] }
   })
   const isWanted = declared.some((one) => one.declared.length > 0)
   const lacks = isWanted ? await triggersLack(query, queryRunner.isTransactionActive) : undefined

@@ -16,7 +16,7 @@ import {
   requireColumn,
 } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
-import { tableName, type TextRows, textRules, type TextTable } from '../sql/text-table'
+import { type TableName, tableName, type TextRows, textRules, type TextTable } from '../sql/text-table'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
 import {
@@ -58,7 +58,7 @@ const releases = (works: readonly TriggerWork[]): RowsPlan['released'] =>
   works.map(({ declared: { declaration }, rows }) => ({ declaration, release: rows?.release }))
 
 /** @throws DeclarationError if the feature is not imported. Only the feature knows what its triggers wrote */
-function removedRows(before: Declared, from: Pick<TextTable, 'schema' | 'table'>): RemovedRows {
+function removedRows(before: Declared, from: TableName): RemovedRows {
   const remove = registry.removals.get(before.kind)
   if (remove) return remove(before, from)
   const entry = ENTRIES[before.kind]
@@ -118,7 +118,7 @@ export async function refuseLargeTable(on: ChangingTable): Promise<void> {
       Object.entries(columnsOf(declaration)).every(([role, name]) => role.startsWith('key ') || !hasColumn(on, name))
     if (isNew) continue
     const gives = declaration.kind === 'name' ? 'names' : 'numbers'
-    await emit(on.queryRunner, { up: [raiseIfLarge(on, { gives })], down: [] })
+    await emit(on.queryRunner, { up: [raiseIfLarge(on, gives)], down: [] })
   }
 }
 
@@ -257,7 +257,7 @@ export async function rebuild(
   // A new text is NULL in every row, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
   await emit(on.queryRunner, {
-    up: [raiseIfLarge(rows, { gives: 'hashes', online: online(on, declaration, before) })],
+    up: [raiseIfLarge(rows, 'hashes', online(on, declaration, before))],
     down: [],
   })
   const nulls = await forbidNulls(on, declaration)

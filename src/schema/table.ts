@@ -14,7 +14,6 @@ import { partUsedBy } from '../sql/library'
 import { ONE_CONNECTION } from '../sql/spread'
 import type { TextRows } from '../sql/text-table'
 import type { Digest } from '../text/digest'
-import { type Guard, guardsOf } from '../triggers/guard'
 import type { WantedDeclaration } from '../triggers/attached'
 import type { DeclaredTable, TriggerPlan } from '../triggers/plan'
 
@@ -217,10 +216,6 @@ export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
 }
 
 export const declaredIn = (works: readonly TriggerWork[]): WantedDeclaration[] => works.map(({ declared }) => declared)
-
-/** Returns the guards that the table of an entity needs. */
-export const wantedGuards = (metadata: EntityMetadata): Guard[] =>
-  textsOfTable(metadata).flatMap(({ table }) => guardsOf(table))
 
 /** The look-up indexes that an entity's declarations ask for. */
 export function wantedLookups({ metadata, works }: Pick<SchemaEntity, 'metadata' | 'works'>): LookupIndex[] {

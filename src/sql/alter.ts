@@ -1,7 +1,16 @@
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
 import { partUsedBy } from './library'
 import type { Digest } from '../text/digest'
-import { checkExpression, EQUALS, hashExpression, isLive, op, tableName, type TextRows } from './text-table'
+import {
+  checkExpression,
+  EQUALS,
+  hashExpression,
+  isLive,
+  op,
+  type TableName,
+  tableName,
+  type TextRows,
+} from './text-table'
 
 /** Statements and their inverse, each in the order of execution. */
 export interface Change {
@@ -16,8 +25,6 @@ const changeOf = <State>(from: State, to: State, statement: (from: State, to: St
   up: [statement(from, to)],
   down: [statement(to, from)],
 })
-
-type TableName = Pick<TextRows, 'schema' | 'table'>
 
 const alter = (rows: TableName): string => `ALTER TABLE ${tableName(rows)}`
 

@@ -2,7 +2,7 @@ import type { Change } from './alter'
 import { literal, qualified, quote } from './identifier'
 import { LIBRARY_FUNCTIONS } from './library'
 import { type CatalogSpread, SPREAD_OF_R } from './spread'
-import { EQUALS, joinOf, op, tableName, type TextTable } from './text-table'
+import { EQUALS, joinOf, op, type TableName, tableName } from './text-table'
 import type { ColumnType, ColumnTypes } from './types'
 
 /** Runs SQL and returns its rows. It uses the query runner or the client that the caller has. */
@@ -290,7 +290,7 @@ const SERVER = `${OBJECT}(
 export interface LookedFor {
   readonly tables: readonly Pick<InstalledTable, 'name'>[]
   /** A table that the triggers write to. */
-  readonly writes?: Pick<TextTable, 'schema' | 'table'> | undefined
+  readonly writes?: TableName | undefined
 }
 
 /** Parameters 2 and 3: the values that tables are found by. */
@@ -375,7 +375,7 @@ const INDEX_COMMENT = 'typeorm-unique-text: '
 
 /** The index that the option `lookup` adds. It is over the text itself, for equality without the hash in SQL. */
 export interface LookupIndex {
-  readonly rows: Pick<TextTable, 'schema' | 'table'>
+  readonly rows: TableName
   readonly name: string
   readonly column: string
 }

@@ -7,7 +7,7 @@ import { ROWS_SQL } from '../library/rows'
 import { TEXTS_SQL } from '../library/texts'
 import { URLS_SQL } from '../library/urls'
 import { dollarQuote, list, literal, qualified, quote } from './identifier'
-import { EQUALS, tableName, type TextTable } from './text-table'
+import { EQUALS, type TableName, tableName } from './text-table'
 
 /** The parts of the library. Each has the functions that it creates, with their arguments. */
 const PARTS: Readonly<
@@ -143,8 +143,6 @@ export function neededFor(parts: readonly LibraryPart[]): LibraryPart[] {
   if (needed.size > 0) needed.add('report')
   return (Object.keys(PARTS) as LibraryPart[]).filter((one) => needed.has(one))
 }
-
-type TableName = Pick<TextTable, 'schema' | 'table'>
 
 /** Calls a function of the library. The arguments have types, so that no other function of the name is called. */
 const call = (schema: string | undefined, name: string, ...args: readonly string[]): string =>

@@ -1,9 +1,7 @@
 import { list, literal, quote, unnest } from './identifier'
 import { refuse } from './library'
 import { SQLSTATE } from './sqlstate'
-import { equal, EQUALS, field, op, tableName, type TextTable } from './text-table'
-
-type TableName = Pick<TextTable, 'schema' | 'table'>
+import { equal, EQUALS, field, op, type TableName, tableName } from './text-table'
 
 /** Refuses rows that hold NULL in a column that is about to be NOT NULL, and names them. */
 export const raiseIfNulls = (table: TableName, column: string): string =>
@@ -107,14 +105,6 @@ FROM ${unnest(arrays)} AS n (${['part', ...columns].join(', ')})
 WHERE ${[equal('t.tableoid', 'n.part::pg_catalog.oid'), ...same].join('\n  AND ')}`
 }
 
-/** The work of a migration on every row of a table while nobody else can use it. */
-export interface LargeWork {
-  /** The values that the rows get. */
-  readonly gives: 'hashes' | 'names' | 'numbers'
-  /** The alternative while others use the table, as a sentence. Only texts have one. */
-  readonly online?: string
-}
-
 /** @param what the entity and the property that are adopted */
 export const adoptInstead = (what: { readonly entity: string; readonly property: string }): string => {
   const command = `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${what.entity}.${what.property}`
@@ -124,8 +114,13 @@ export const adoptInstead = (what: { readonly entity: string; readonly property:
   )
 }
 
-/** Refuses a large table at the start of a migration that works on every row, because that locks everybody out. */
-export const raiseIfLarge = (table: TableName, { gives, online }: LargeWork): string =>
+/**
+ * Refuses a large table at the start of a migration that works on every row, because that locks everybody out.
+ *
+ * @param gives the values that the rows get
+ * @param online the alternative while others use the table, as a sentence. Only texts have one
+ */
+export const raiseIfLarge = (table: TableName, gives: 'hashes' | 'names' | 'numbers', online?: string): string =>
   refuse(table, 'large', gives, online === undefined ? '' : `${online} `)
 
 /** Whether a statement is `raiseIfLarge`'s, which changes nothing. */

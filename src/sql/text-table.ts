@@ -42,7 +42,10 @@ export interface TextTable {
 /** Everything that a row's hash, number and flag depend on, and the names of the index and check that enforce them. */
 export type TextRows = Omit<TextTable, 'immutable' | 'maxChainLength' | 'guard'>
 
-export const tableName = ({ schema, table }: Pick<TextTable, 'schema' | 'table'>): string => qualified(schema, table)
+/** A table. Without a schema, `search_path` decides. */
+export type TableName = Pick<TextTable, 'schema' | 'table'>
+
+export const tableName = ({ schema, table }: TableName): string => qualified(schema, table)
 
 /** `row."name"`; without a row, `"name"`. */
 export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)

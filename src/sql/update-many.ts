@@ -1,13 +1,13 @@
 import { parameter, returningList, type RowShape, type Statement, type WireRow } from './find'
 import { list, quote, transition, unnest } from './identifier'
 import { equalAs, wantedName, wantedRows, type WantedText } from './taken'
-import { alike, equal, field, hashOfValues, tableName, type TextTable } from './text-table'
+import { alike, equal, field, hashOfValues, type TableName, tableName } from './text-table'
 import { fromGeoJson, typeOf } from './types'
 import { assignments, isOfClass, type UpdateShape } from './upsert'
 
 /** Rows of a table that are changed at once, each in its own way. */
 interface ManyChanges extends Pick<RowShape, 'types' | 'spatial' | 'select'> {
-  readonly table: Pick<TextTable, 'schema' | 'table'>
+  readonly table: TableName
   readonly primary: readonly string[]
   /** `update` has every column that one of the rows sets. */
   readonly changes: UpdateShape

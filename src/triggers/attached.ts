@@ -2,12 +2,9 @@ import { createHash } from 'node:crypto'
 import type { Finding } from '../errors'
 import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
 import { attach, detach, neededFor, partOf, temporary } from '../sql/library'
-import { tableName, type TextTable } from '../sql/text-table'
+import { type TableName, tableName } from '../sql/text-table'
 import { type Wording, wordsOf } from '../sql/written'
 import { columnsOf, type Declared, kindOfDeclaration, MADE, shortDeclaration, wholeDeclaration } from './kinds'
-
-/** A table. Without a schema, `search_path` decides. */
-type TableName = Pick<TextTable, 'schema' | 'table'>
 
 /** A trigger that attach makes. */
 export interface WantedTrigger {
@@ -243,9 +240,7 @@ export function attachedDrift(wanted: WantedDeclaration, state: InstalledTrigger
     ...different(label, difference ?? (comparison.exact ? codeDifference(comparison) : undefined), ofCode),
     ...[found, ...given]
       .flatMap(({ functions }) => functions)
-      .flatMap((one) =>
-        different(one.name, ownerDifference(one) ?? (comparison.exact ? formDifference(one) : undefined), ofCode),
-      ),
+      .flatMap((one) => different(one.name, functionDifference(one, comparison.exact), ofCode)),
     ...wanted.triggers
       .filter(({ type }) => !given.some((one) => firing(one, type)))
       .flatMap((one) => triggerDrift(one, comparison)),
@@ -263,20 +258,15 @@ const objectOf = ({ declaration }: WantedDeclaration): Finding['object'] =>
 export const isOf = ({ kind, name }: Declared, { declaration }: Pick<InstalledDeclaration, 'declaration'>): boolean =>
   declaration.kind === kind && declaration.name === name
 
-/** Returns why a function cannot run as the owner of its table, as a clause. */
-function ownerDifference({ owned, definer }: Pick<InstalledFunction, 'owned' | 'definer'>): string | undefined {
-  if (!owned) return 'it does not belong to the owner of the table'
-  return definer ? undefined : 'it is not SECURITY DEFINER'
-}
-
 /** Returns how a function differs from every function that attach makes, except for its body, as a clause. */
-const formDifference = (found: InstalledFunction): string | undefined =>
+const functionDifference = (found: InstalledFunction, exact: boolean): string | undefined =>
   firstOf({
+    'it does not belong to the owner of the table': !found.owned,
     'it is not SECURITY DEFINER': !found.definer,
-    'a role that does not own it may execute it': found.granted,
-    'it belongs to an extension': found.extension,
-    'it is not a plain function of plpgsql': found.form !== FORM,
-    'its settings differ': found.settings.join('\n') !== SETTINGS.join('\n'),
+    'a role that does not own it may execute it': exact && found.granted,
+    'it belongs to an extension': exact && found.extension,
+    'it is not a plain function of plpgsql': exact && found.form !== FORM,
+    'its settings differ': exact && found.settings.join('\n') !== SETTINGS.join('\n'),
   })
 
 /** The properties of every function: plpgsql, and the defaults volatile, not strict and parallel unsafe. */

@@ -1,9 +1,8 @@
 import type { InstalledTriggers } from '../sql/catalog'
 import { ensureLibrary, fillTexts } from '../sql/library'
 import { hashExpression, type TextRows, type TextTable } from '../sql/text-table'
-import { digests } from '../text/digest'
 import { type InstalledDeclaration, trustedIn, type WantedDeclaration, wantedDeclaration } from './attached'
-import { type GuardDeclaration, shortDeclaration } from './kinds'
+import { type GuardDeclaration, isOwnDigest, shortDeclaration } from './kinds'
 
 /** The guard of a text, as it should exist. */
 export interface Guard extends WantedDeclaration<GuardDeclaration> {
@@ -17,10 +16,6 @@ export interface Guard extends WantedDeclaration<GuardDeclaration> {
 type GuardedRows = TextRows & Partial<Pick<TextTable, 'immutable' | 'maxChainLength' | 'guard'>>
 
 function declarationOf({ immutable = false, maxChainLength = 100, guard, ...table }: GuardedRows): GuardDeclaration {
-  // Compared by name and SQL, because each copy of this package has its own objects.
-  const isOwn = Object.values(digests).every(
-    ({ name, sql }) => name !== table.digest.name || sql('t') !== table.digest.sql('t'),
-  )
   return {
     kind: 'text',
     protocol: 1,
@@ -38,7 +33,7 @@ function declarationOf({ immutable = false, maxChainLength = 100, guard, ...tabl
     immutable,
     maxChainLength,
     normalizers: table.normalizers,
-    ...(isOwn ? { hashed: hashExpression(table, 'NEW') } : {}),
+    ...(isOwnDigest(table.digest) ? { hashed: hashExpression(table, 'NEW') } : {}),
     ...(table.deleted === undefined ? {} : { deleted: table.deleted }),
     ...(table.spread === undefined ? {} : { spread: true }),
     ...(guard === undefined || guard === `unique_text_${table.table}__${table.name}` ? {} : { guard }),

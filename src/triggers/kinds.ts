@@ -1,6 +1,7 @@
 import type { Finding } from '../errors'
 import type { AttachedKind } from '../sql/library'
 import type { TextTable } from '../sql/text-table'
+import { type Digest, digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
 
 /**
@@ -207,3 +208,7 @@ export function shortDeclaration(all: Declared): object {
     ),
   )
 }
+
+/** Whether a digest is none of ours. Compared by name and SQL, because each copy of this package has its own objects. */
+export const isOwnDigest = ({ name, sql }: Digest): boolean =>
+  Object.values(digests).every((one) => one.name !== name || one.sql('t') !== sql('t'))

@@ -2,7 +2,7 @@ import type { Change } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { attach, detach } from '../sql/library'
-import { tableName, type TextTable } from '../sql/text-table'
+import { type TableName, tableName } from '../sql/text-table'
 import {
   attachedDrift,
   attachedTo,
@@ -17,7 +17,7 @@ import {
 import { type Declared, kindOfDeclaration, shortDeclaration } from './kinds'
 
 /** A table with the declarations that it should have and those that it has. */
-export interface DeclaredTable extends Pick<TextTable, 'schema' | 'table'> {
+export interface DeclaredTable extends TableName {
   readonly declared: readonly WantedDeclaration[]
   readonly installed: InstalledTriggers
   /** Whether the table itself changes between the two parts of the plan. Names follow columns that are only renamed. */

@@ -14,7 +14,6 @@ import {
   type Declaration,
   namesOfEntity,
   NO_ROLLBACKS,
-  type NumberDeclaration,
   numbersOfTable,
   registry,
   textsOfEntity,
@@ -98,7 +97,8 @@ async function readMovedNumbers(event: UpdateEvent<ObjectLiteral>): Promise<void
   if (!entity) return
   const moved = numbersOfTable(metadata).filter(
     (one) =>
-      isMoved(one, event) && !(isWritten(one.column, event) && (one.column.getEntityValue(entity) ?? null) !== null),
+      one.scope.some((column) => isWritten(column, event)) &&
+      !(isWritten(one.column, event) && (one.column.getEntityValue(entity) ?? null) !== null),
   )
   const [first, ...others] = moved.map(({ name }, index) => [`row.${name}`, `n${index}`] as const)
   if (!first) return
@@ -117,9 +117,6 @@ type Changes = Pick<UpdateEvent<ObjectLiteral>, 'updatedColumns' | 'updatedRelat
 const isWritten = (column: ColumnMetadata, { updatedColumns, updatedRelations }: Changes): boolean =>
   updatedColumns.some(({ propertyPath }) => propertyPath === column.propertyPath) ||
   updatedRelations.some(({ propertyPath }) => propertyPath === column.relationMetadata?.propertyPath)
-
-const isMoved = ({ scope }: NumberDeclaration, changes: Changes): boolean =>
-  scope.some((column) => isWritten(column, changes))
 
 /** The SQL of a value that the caller gives as a function. */
 type Sql = () => string

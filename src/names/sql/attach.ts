@@ -1,9 +1,8 @@
 import { qualified, quote } from '../../sql/identifier'
 import type { NamesTable } from '../../sql/names-table'
-import { digests } from '../../text/digest'
 import { attach } from '../../sql/library'
 import { type HandOver, type WantedDeclaration, type WantedTrigger, wantedDeclaration } from '../../triggers/attached'
-import { type NamesDeclaration, shortDeclaration } from '../../triggers/kinds'
+import { isOwnDigest, type NamesDeclaration, shortDeclaration } from '../../triggers/kinds'
 import { type HolderTable, namedSet } from './fragments'
 
 const trigger = (
@@ -28,8 +27,6 @@ export function namesOfHolder(holder: HolderTable, searchSchema?: string): Wante
   const { schema, table, names, primary, citus, of } = holder
   const { digest } = of
   const { label, ...guard } = labelOf(table)
-  // Compared by name and SQL, because each copy of this package has its own objects.
-  const isOwn = Object.values(digests).every(({ name, sql }) => name !== digest.name || sql('t') !== digest.sql('t'))
   return wantedDeclaration({
     table: { schema, table },
     label,
@@ -47,7 +44,7 @@ export function namesOfHolder(holder: HolderTable, searchSchema?: string): Wante
         namespace,
         ...(normalizer === NOT_NORMALIZED ? {} : { normalizer }),
       })),
-      ...(isOwn ? { hashed: digest.sql('n.text') } : {}),
+      ...(isOwnDigest(digest) ? { hashed: digest.sql('n.text') } : {}),
       ...(citus === undefined ? {} : { citus }),
       ...guard,
     },

@@ -5,10 +5,6 @@ import { equal, field } from '../../sql/text-table'
 export const scopeOf = ({ scope }: Pick<NumberTable, 'scope'>, row: string): string[] =>
   scope.map(({ name }) => field(row, name))
 
-/** Predicates for an AND: every column of the scope is equal by the unique index's own operator. */
-export const sameScopes = (table: Pick<NumberTable, 'scope'>, left: string, right: string): string[] =>
-  allEqual(scopeOf(table, left), scopeOf(table, right))
-
 /** The values that a row has in the key of the table of scopes, as SQL. */
 export const valuesOfKey = (table: Pick<NumberTable, 'scope'>, row: string): string[] =>
   table.scope.length === 0 ? ['true'] : scopeOf(table, row)
