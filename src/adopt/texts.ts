@@ -102,7 +102,7 @@ export function dropAll(target: Target): string[] {
     // Without triggers, perhaps nothing has made the library.
     ...(state.triggers.length === 0
       ? dropObjects(target)
-      : [ensureLibrary(table.schema, 'texts'), ...guardOf(table).drop, ...dropTemporary(target)]),
+      : [ensureLibrary(table.schema, 'texts'), guardOf(table).detach, ...dropTemporary(target)]),
     `DROP TABLE IF EXISTS ${refusedOf(target)}`,
     ...(declaration.lookup === undefined
       ? []

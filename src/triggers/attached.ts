@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Finding } from '../errors'
 import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
-import { attach, detach, neededFor, partOf, temporary } from '../sql/library'
+import { attach, detach, ensureLibrary, neededFor, partOf, temporary } from '../sql/library'
 import { type TableName, tableName } from '../sql/text-table'
 import { type Wording, wordsOf } from '../sql/written'
 import { columnsOf, type Declared, kindOfDeclaration, MADE, shortDeclaration, wholeDeclaration } from './kinds'
@@ -43,6 +43,8 @@ export interface WantedDeclaration<D extends Declared = Declared> {
   /** The statements that make, or replace, and drop the triggers. */
   readonly attach: string
   readonly detach: string
+  /** Attach, behind what makes the library if it is missing. */
+  readonly create: readonly string[]
   /** Replaces the statements if something that the triggers of a former declaration keep goes over to this one. */
   readonly handOver?: (former: Declared) => HandOver | undefined
 }
@@ -54,12 +56,14 @@ export interface HandOver {
 }
 
 export const wantedDeclaration = <D extends Declared>(
-  parts: Omit<WantedDeclaration<D>, 'attach' | 'detach'>,
-): WantedDeclaration<D> => ({
-  ...parts,
-  attach: attach(parts.table, parts.declaration.kind, shortDeclaration(parts.declaration)),
-  detach: detach(parts.table, parts.declaration),
-})
+  parts: Omit<WantedDeclaration<D>, 'attach' | 'detach' | 'create'>,
+): WantedDeclaration<D> => {
+  const { table, declaration } = parts
+  const { kind } = declaration
+  const attached = attach(table, kind, shortDeclaration(declaration))
+  const create = [ensureLibrary(table.schema, partOf(kind)), attached]
+  return { ...parts, attach: attached, detach: detach(table, declaration), create }
+}
 
 /**
  * Everything that states the conditions of the triggers of declarations in the server's words.

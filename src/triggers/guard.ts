@@ -1,16 +1,11 @@
 import type { InstalledTriggers } from '../sql/catalog'
-import { ensureLibrary, fillTexts } from '../sql/library'
+import { fillTexts } from '../sql/library'
 import { hashExpression, type TextRows, type TextTable } from '../sql/text-table'
 import { type InstalledDeclaration, trustedIn, type WantedDeclaration, wantedDeclaration } from './attached'
 import { type GuardDeclaration, isOwnDigest, shortDeclaration } from './kinds'
 
 /** The guard of a text, as it should exist. */
-export interface Guard extends WantedDeclaration<GuardDeclaration> {
-  readonly table: TextTable
-  /** Create the guard, with the library if it is missing, and drop the guard. */
-  readonly create: readonly string[]
-  readonly drop: readonly string[]
-}
+export type Guard = WantedDeclaration<GuardDeclaration>
 
 /** The rules of rows, perhaps without what only a guard needs. */
 type GuardedRows = TextRows & Partial<Pick<TextTable, 'immutable' | 'maxChainLength' | 'guard'>>
@@ -66,19 +61,7 @@ export function guardOf(table: TextTable): Guard {
     const name = `${table.guard}_${suffix}`
     return { name, type, runs: suffix.startsWith('place_') ? 'the text' : 'the chains', conditional: true }
   })
-  const wanted = wantedDeclaration({
-    table,
-    declaration: declarationOf(table),
-    label: table.guard,
-    triggers,
-    tables: [],
-  })
-  return {
-    ...wanted,
-    table,
-    create: [ensureLibrary(table.schema, 'texts'), wanted.attach],
-    drop: [wanted.detach],
-  }
+  return wantedDeclaration({ table, declaration: declarationOf(table), label: table.guard, triggers, tables: [] })
 }
 
 /** Returns the guard of a text in a list, which is empty for a text without a guard. */

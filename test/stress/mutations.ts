@@ -43,7 +43,7 @@ async function installGuard(subjects: readonly Subject[], mutation: Mutation, da
   const ofSoft = softMutations.includes(mutation)
   for (const { table } of subjects.filter((subject) => isSoft(subject) === ofSoft)) {
     // The library has the part that is taken out. The functions of rows depend on it.
-    for (const sql of [...guardOf(table).drop, `${dropPart(table.schema, 'texts')} CASCADE`, ...guard(table)])
+    for (const sql of [guardOf(table).detach, `${dropPart(table.schema, 'texts')} CASCADE`, ...guard(table)])
       await dataSource.query(sql)
   }
 }

@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from 'pg'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
-import { type Guard, guardOf } from '../../src/triggers/guard'
+import type { WantedDeclaration } from '../../src/triggers/attached'
+import { guardOf } from '../../src/triggers/guard'
 import { quote } from '../../src/sql/identifier'
 import { scopesTable } from '../../src/sql/numbers'
-import { numberOf, type WantedNumber } from '../../src/numbers/sql/declared'
+import { numberOf } from '../../src/numbers/sql/declared'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
 import { generate } from '../support/generated'
@@ -78,7 +79,7 @@ export async function renameForAWhile({ relation, table }: Subject, upheaval: Up
   })
 }
 
-const wantedOn = ({ table }: Subject): (Guard | WantedNumber)[] => [guardOf(table), numberOf(NUMBERED)]
+const wantedOn = ({ table }: Subject): WantedDeclaration[] => [guardOf(table), numberOf(NUMBERED)]
 
 /** Each table for itself, so that both kernels serve at once. */
 export async function changeRelease(subject: Subject, upheaval: Upheaval): Promise<void> {

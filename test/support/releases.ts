@@ -1,5 +1,4 @@
-import type { WantedNumber } from '../../src/numbers/sql/declared'
-import type { Guard } from '../../src/triggers/guard'
+import type { WantedDeclaration } from '../../src/triggers/attached'
 
 /** What the release after this one might make: another library beside this one's, other bodies, a later protocol. */
 const ofNextRelease = (sql: string): string =>
@@ -10,5 +9,5 @@ const ofNextRelease = (sql: string): string =>
     .replaceAll(/\n {2}RETURN (NEW|NULL);\nEND\n/g, '\n  PERFORM 2;\n  RETURN $1;\nEND\n')
 
 /** Puts what this release makes, or what the next one might, where the other is. The libraries are side by side. */
-export const install = ({ create }: Guard | WantedNumber, release: 'this' | 'next'): string[] =>
+export const install = ({ create }: WantedDeclaration, release: 'this' | 'next'): string[] =>
   create.map((sql) => (release === 'next' ? ofNextRelease(sql) : sql))

@@ -1,4 +1,4 @@
-import { attach, detach, ensureLibrary, fillNumbers } from '../../sql/library'
+import { attach, detach, fillNumbers } from '../../sql/library'
 import { type NumberTable, scopeKey, scopesName } from '../../sql/numbers'
 import { plainName } from '../../sql/identifier'
 import {
@@ -9,13 +9,6 @@ import {
   type WantedTrigger,
 } from '../../triggers/attached'
 import { type NumberedDeclaration, shortDeclaration } from '../../triggers/kinds'
-
-/** A number, as its table should have it. */
-export interface WantedNumber extends WantedDeclaration<NumberedDeclaration> {
-  /** Create the triggers, with the library if it is missing, and drop them. */
-  readonly create: readonly string[]
-  readonly drop: readonly string[]
-}
 
 /** Describes the table of scopes that attach makes. */
 export const keptScopes = (table: NumberTable): KeptTable => ({
@@ -31,7 +24,7 @@ export const keptScopes = (table: NumberTable): KeptTable => ({
 })
 
 /** Returns the declaration of a number, with its triggers. docs/numbers.md explains them. */
-export function numberOf(table: NumberTable): WantedNumber {
+export function numberOf(table: NumberTable): WantedDeclaration<NumberedDeclaration> {
   const { count, triggers: label } = table
   const keeps = table.reuse === false
   const trigger = (type: number, suffix: string, conditional = false, transitions = ''): WantedTrigger => ({
@@ -55,14 +48,13 @@ export function numberOf(table: NumberTable): WantedNumber {
         ]
       : []),
   ]
-  const wanted = wantedDeclaration({
+  return wantedDeclaration({
     table,
     declaration: declarationOf(table),
     label,
     triggers,
     tables: table.citus ? [] : [keptScopes(table)],
   })
-  return { ...wanted, create: [ensureLibrary(table.schema, 'numbers'), wanted.attach], drop: [wanted.detach] }
 }
 
 const declarationOf = (table: NumberTable): NumberedDeclaration => ({

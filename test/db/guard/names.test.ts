@@ -98,7 +98,7 @@ const PARTS = ['texts', 'attach', 'report'] as const
 
 test('what the guard drops is everything it made', async () => {
   const table = await freshTable(client, named(`it"s $guard$`))
-  for (const statement of [...guardOf(table).drop, ...PARTS.map((part) => dropPart(table.schema, part))])
+  for (const statement of [guardOf(table).detach, ...PARTS.map((part) => dropPart(table.schema, part))])
     await client.query(statement)
   const { rows } = await client.query(
     `select (select count(*)::integer from pg_proc where pronamespace = (select oid from pg_namespace where nspname = current_schema())) as functions,
@@ -112,6 +112,6 @@ test('two guards whose names are alike in 63 bytes are two', async () => {
   const [one, two] = ['one', 'two'].map((end) =>
     guardOf(textTable({ guard: plainName('unique_text', 'x'.repeat(70), end) })),
   )
-  const names = [one, two].flatMap((guard) => [guard?.table.guard, ...(guard?.triggers ?? []).map(({ name }) => name)])
+  const names = [one, two].flatMap((guard) => [guard?.label, ...(guard?.triggers ?? []).map(({ name }) => name)])
   expect(new Set(names).size).toBe(names.length)
 })

@@ -23,7 +23,7 @@ async function rebuild(before: TextTable, after = before): Promise<void> {
   await migrator.query(
     [
       'begin',
-      ...guardOf(before).drop,
+      guardOf(before).detach,
       ...addIndex(before).down,
       ensureLibrary(after.schema, 'rows'),
       fillHashes(after),
@@ -74,7 +74,7 @@ describe.each(['repeatable read', 'serializable'])('a transaction at %s that beg
   test('the guard came to the table fails, and comes again', async () => {
     const page = await stage()
     await putRows(migrator, page, 'a1@0! a2@1')
-    await migrator.query(guardOf(page).drop.join(';'))
+    await migrator.query(guardOf(page).detach)
     await look(level)
     await migrator.query(guardOf(page).create.join(';\n'))
     await expect(client.query(`insert into page (url) values ('a2')`)).rejects.toMatchObject({ code: '40001' })

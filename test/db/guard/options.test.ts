@@ -170,7 +170,7 @@ test('sha256 makes a hash of 32 bytes', async () => {
 test('plpgsql.extra_errors = all is no matter: neither for a number, nor for a promotion', async () => {
   const page = await freshTable(client, { scope: ['tenant'] })
   await client.query(`set plpgsql.extra_errors to 'all'; set plpgsql.extra_warnings to 'all'`)
-  for (const statement of [...guardOf(page).drop, ...guardOf(page).create]) await client.query(statement)
+  for (const statement of [guardOf(page).detach, ...guardOf(page).create]) await client.query(statement)
   await client.query(`insert into page (url) values ('a1'), ('a2'), ('a3')`)
   await client.query(`update page set url = 'b1' where url = 'a1'`)
   await client.query(`reset plpgsql.extra_errors; reset plpgsql.extra_warnings`)

@@ -130,8 +130,8 @@ describe.each([
   beforeEach(async () => {
     await client.query(`grant all on schema ${quote(schema)} to ${quote(owner)}, ${quote(heir)}`)
     await client.query(`alter table page owner to ${quote(owner)}`)
-    const { drop, create } = guardOf(page)
-    for (const one of [...drop, ...create]) await client.query(one)
+    const { detach, create } = guardOf(page)
+    for (const one of [detach, ...create]) await client.query(one)
     await putRows(client, page, 'a1@0! a2@1')
     await client.query(statement)
     await client.query(

@@ -190,11 +190,9 @@ describe.each(['repeatable read', 'serializable'])('to a transaction at %s that 
 
   test('triggers that were made again for a renamed column are right', async () => {
     const renamed = { ...scoped, scope: ['old', 'topic'].map((name) => ({ name, type: 'integer' })) }
-    const { drop } = numberOf(scoped)
+    const { detach } = numberOf(scoped)
     const { create } = numberOf(renamed)
-    await migrator.query(
-      ['begin', ...drop, 'alter table comment rename tenant to old', ...create, 'commit'].join(';\n'),
-    )
+    await migrator.query(['begin', detach, 'alter table comment rename tenant to old', ...create, 'commit'].join(';\n'))
     // The row of the scope that stands now is newer than the snapshot.
     await expect(client.query('insert into comment (old, topic) values (1, 2)')).rejects.toMatchObject({
       code: '40001',
@@ -252,7 +250,7 @@ describe('the table of scopes', () => {
     await client.query(`grant create, usage on schema public to number_owner;
       alter table comment owner to number_owner; grant select on comment to number_reader;
       alter default privileges grant all on tables to public, number_thief`)
-    for (const statement of [...numberOf(counted).drop, ...numberOf(counted).create]) {
+    for (const statement of [numberOf(counted).detach, ...numberOf(counted).create]) {
       await client.query(statement)
     }
     await client.query('alter default privileges revoke all on tables from public, number_thief')

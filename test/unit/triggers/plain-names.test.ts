@@ -15,8 +15,8 @@ const LONG = 'l'.repeat(70)
 const ODD = ['odd "page" -- of.it', 'Seite', 'страница', LONG, `${LONG}.x`, '', '7']
 
 const guardNames = (table: string): string[] => {
-  const { triggers, table: of } = guardOf(textTable({ table, guard: plainName('unique_text', table, 'url') }))
-  return [of.guard, ...triggers.map(({ name }) => name)]
+  const { triggers, label } = guardOf(textTable({ table, guard: plainName('unique_text', table, 'url') }))
+  return [label, ...triggers.map(({ name }) => name)]
 }
 const numberNames = (table: string): string[] => {
   const { label, triggers, tables } = numberOf(countedTable({ table, triggers: plainName('numbers', table, 'number') }))
