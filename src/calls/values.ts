@@ -43,7 +43,7 @@ export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyVal
   // shows which texts are NULL, not empty.
   let nulls = ''
   for (const text of texts) nulls += text === null ? '0' : '1'
-  const sent = scopes.map((value, index) => spelling(entityText, scope[index], parameterText(value)))
+  const sent = scopes.map((value, index) => spelling(entityText, scope[index], value))
   // The lists are concatenated at their final length, because growing lists take twice the memory.
   return { key: scopes.concat(texts, hash), hash, identity: sent.concat(texts, nulls).join('\0') }
 }
@@ -368,16 +368,19 @@ export function requireKeyValues({ dataSource: { driver }, metadata }: EntityCol
 }
 
 /**
- * Returns one text for all spellings of an integer or a UUID. Values of other types that the server stores as equal can
- * differ here.
+ * Returns the text that is sent, which is one for all spellings of an integer or a UUID. Values of other types that the
+ * server stores as equal can differ here.
  */
 export function spelling(
   { dataSource: { driver } }: Pick<EntityColumns, 'dataSource'>,
   column: ColumnMetadata | undefined,
-  text: string | null,
+  value: unknown,
 ): string | null {
-  const type = column && driver.normalizeType(column)
-  if (type === undefined || text === null || !isOfType(type, text)) return text
+  const text = parameterText(value)
+  // A number has only one spelling.
+  if (typeof value === 'number' || text === null || !column) return text
+  const type = driver.normalizeType(column)
+  if (!isOfType(type, text)) return text
   if (type === 'uuid') return text.replaceAll(/[{}-]/g, '').toLowerCase()
   return type in BITS ? String(BigInt(text)) : text
 }
