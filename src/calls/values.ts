@@ -36,16 +36,27 @@ export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyVal
     const hash = hashOfTexts(table, [alone])
     return { key: [alone, hash], hash, identity: alone }
   }
-  const scopes = scope.map((column) => scopeValue(entityText, column, entity))
+  const key: unknown[] = []
+  // The identity consists of the texts that are sent, because a scope may be a BigInt. Texts contain no U+0000.
+  const sent: (string | null)[] = []
+  for (const column of scope) {
+    const value = scopeValue(entityText, column, entity)
+    key.push(value)
+    sent.push(spelling(entityText, column, value))
+  }
   const texts = textsOf(entityText, entity)
   const hash = hashOfTexts(table, texts)
-  // The identity consists of the texts that are sent, because a scope may be a BigInt. Texts contain no U+0000. The end
-  // shows which texts are NULL, not empty.
+  // The end shows which texts are NULL, not empty.
   let nulls = ''
-  for (const text of texts) nulls += text === null ? '0' : '1'
-  const sent = scopes.map((value, index) => spelling(entityText, scope[index], value))
-  // The lists are concatenated at their final length, because growing lists take twice the memory.
-  return { key: scopes.concat(texts, hash), hash, identity: sent.concat(texts, nulls).join('\0') }
+  for (const text of texts) {
+    key.push(text)
+    sent.push(text)
+    nulls += text === null ? '0' : '1'
+  }
+  key.push(hash)
+  sent.push(nulls)
+  // A list that has grown takes twice the memory of its copy.
+  return { key: [...key], hash, identity: sent.join('\0') }
 }
 
 function textsOf(entityText: EntityText, entity: ObjectLiteral): (string | null)[] {
