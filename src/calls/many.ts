@@ -557,7 +557,7 @@ async function runBatch<Entity extends ObjectLiteral>(
   try {
     const { distributed, crashesByPruning } = call.entityText.ready
     const isUpdate = (distributed || crashesByPruning) && items.some(({ row }) => isChanging(call.updates, row))
-    if (isUpdate && crashesByPruning) await updateLocked(call, items, left, send)
+    if (isUpdate && crashesByPruning) await updateLocked(call, items, left)
     else if (isUpdate) await updateSpread(call, items, left, send)
     else if (distributed) await findOrCreateSpread(call, together, send)
     else await send(together, batchQuery(call, together))
@@ -618,7 +618,6 @@ async function updateLocked<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
   left: Set<BatchItem>,
-  send: Send,
 ): Promise<void> {
   // These statements open all partitions, and a statement for one row opens one.
   if (items.length <= PREPARED_ROWS) return
@@ -638,14 +637,17 @@ async function updateLocked<Entity extends ObjectLiteral>(
     try {
       answer = await asOne(session, session.queryRunner.manager, async (own) => await withSession(own, tryOnce))
     } catch (error) {
-      call.onLost?.()
+      if (attempts.mayHelp(error)) call.onLost?.()
       await attempts.againWhole(error, false)
     }
   }
   const { locked, held, rows } = answer
   takeAnswers(call, held, { rows, attempts: attempts.count }, left)
   const missing = items.filter((_, index) => !locked.has(index))
-  for (const { query, part } of createQueries(call, missing)) await send(part, query)
+  if (missing.length === 0) return
+  // A row that is found, and not created, still has to be updated.
+  const others = await sendBatch(call, batchQuery({ ...call, updates: undefined }, missing))
+  takeAnswers(call, missing, { ...others, rows: others.rows.filter(({ created }) => created) }, left)
 }
 
 /** Finds the rows of a batch that was refused for some of them, by sending them in smaller parts. */

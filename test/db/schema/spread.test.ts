@@ -139,6 +139,26 @@ describe.each(tables)('a table $title', ({ entity }) => {
     expect(await upsert).toMatchObject(rows.map(() => ({ entity: { title: 'after' } })))
   })
 
+  test('two upserts with one text in many scopes do not deadlock, whatever their orders', async () => {
+    const inputs = Array.from({ length: 40 }, (_, shop) => ({ ...row('many scopes', shop), title: 'first' }))
+    const upsert = async (given: object[]): Promise<unknown> =>
+      await dataSource.transaction(async (manager) => await upsertByText(manager, entity, given, { update: ['title'] }))
+    const held = await database.client()
+    const observer = await database.client()
+    await held.query('BEGIN')
+    await held.query(
+      `INSERT INTO "${dataSource.getMetadata(entity).tableName}" (id, shop, url, "urlHash") VALUES ($1, 20, $2, $3)`,
+      [randomUUID(), 'many scopes', digest.js('many scopes')],
+    )
+    const first = upsert(inputs)
+    await untilBlocked(observer)
+    const second = upsert(inputs.toReversed().map((one) => ({ ...one, id: randomUUID(), title: 'second' })))
+    await untilBlocked(observer, 2)
+    await held.query('ROLLBACK')
+    expect(await first).toMatchObject(inputs.map(() => ({ created: true })))
+    expect(await second).toMatchObject(inputs.map(() => ({ created: false, entity: { title: 'second' } })))
+  })
+
   test("an upsert of many in the caller's transaction refuses one row, and writes the others", async () => {
     const inputs = Array.from({ length: 40 }, (_, index) => ({ ...row(`t${index}`, index % 7), title: 'before' }))
     await findOrCreateMany(dataSource.manager, entity, inputs.slice(0, 20))
@@ -190,6 +210,24 @@ test('many rows swap their texts after a wait, whatever their partitions', async
   await untilBlocked(held)
   await held.query('COMMIT')
   expect(await swap).toMatchObject(changes)
+})
+
+test('an upsert of many creates rows whose scopes are rounded, and updates none of them', async () => {
+  const Rounded = entity('Rounded', {
+    id: key('uuid'),
+    price: column('numeric', { precision: 6, scale: 1, primary: true }),
+    hits: column('integer', { default: 0 }),
+    url: text({ scope: ['price'] }),
+  })
+  const own = await database.dataSource([Rounded], { synchronize: false })
+  await own.query(`CREATE TABLE rounded (id uuid, price numeric(6, 1), PRIMARY KEY (id, price)) PARTITION BY HASH (price);
+    CREATE TABLE rounded_0 PARTITION OF rounded FOR VALUES WITH (MODULUS 1, REMAINDER 0)`)
+  await own.synchronize()
+  const inputs = Array.from({ length: 20 }, (_, index) => ({ id: randomUUID(), price: '0.25', url: `r${index}` }))
+  const results = await upsertByText(own.manager, Rounded, inputs, {
+    update: { hits: ({ stored }) => `${stored.hits} + 1` },
+  })
+  expect(results).toMatchObject(inputs.map(() => ({ created: true, entity: { price: '0.3', hits: 0 } })))
 })
 
 test('a text of a spread table is not changed: by updateOrFail, save or SQL', async () => {
