@@ -153,7 +153,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
       spread.distribution === undefined || (spread.distribution.kind === 'column' && spread.isCoordinator),
     unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
     partitioned,
-    crashesByPruning: partitioned && server.version >= FIRST_TO_CRASH,
+    crashesByPruning: partitioned && spread.distribution === undefined && server.version >= FIRST_TO_CRASH,
   }
 }
 
