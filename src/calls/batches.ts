@@ -3,7 +3,7 @@ import { parameterOptions } from '../connection/wire'
 import { numbersOfTable } from '../registry/registry'
 import { PREPARED_ROWS } from '../sql/batch'
 import { type BatchRow, insertColumns, type Statement } from '../sql/find'
-import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
+import { createSpreadStatement, findSpread, scopesOf } from '../sql/spread'
 import { hasObjects, parameterText } from '../sql/types'
 import type { ReadyText, Updates } from './entity-text'
 import type { RequestedRow, RowValues } from './row-values'
@@ -235,11 +235,7 @@ function columnSets(items: readonly BatchItem[]): RowValues[] {
 export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const values = columnsOf(items, [])
   if (!entityText.ready.distributed) return { statement: statementsOf(entityText).findMany, values }
-  const shape = rowShape(entityText, [])
-  return {
-    statement: findSpreadStatement(shape, values),
-    values: [...scopesOf(shape.table, values), ...values.slice(-1)],
-  }
+  return findSpread(rowShape(entityText, []), values)
 }
 
 /** The most parameters that Postgres takes in one statement. */

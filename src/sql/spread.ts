@@ -1,4 +1,4 @@
-import { broughtOr, BY_ORDINAL } from './batch'
+import { broughtOr, BY_ORDINAL, unseen } from './batch'
 import { asStored, typeOf } from './types'
 import { list, literal, qualified, unnest } from './identifier'
 import {
@@ -174,39 +174,55 @@ type Given = readonly (readonly (string | null)[])[]
 export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (string | null)[][] =>
   scope.map((_, index) => [...new Set(given[index])])
 
-/** SQL of the arrays that hold the scope. */
-const scopeArrays = ({ table, types }: RowShape, from: number): string[] =>
-  table.scope.map((name, index) => `${parameter(from + index)}::${types.get(name)?.type ?? 'text'}[]`)
+/** SQL of the array that holds values of a column of the key. */
+const arrayOf = ({ table, types }: RowShape, name: string, index: number): string =>
+  `${parameter(index)}::${name === table.hash ? table.digest.type : (types.get(name)?.type ?? 'text')}[]`
 
-/** The columns before `selectRow`: the places of each column of the scope in its array, then the texts. */
-const keyList = (shape: RowShape, from: number): string[] => [
-  ...shape.table.scope.map(
-    (name, index) => `pg_catalog.array_positions(${scopeArrays(shape, from)[index] ?? ''}, ${field('t', name)})`,
-  ),
-  ...shape.table.text.map(({ name }) => field('t', name)),
-]
+const textsOf = ({ text }: TextTable): string[] => text.map(({ name }) => field('t', name))
+
+/** Columns before `selectRow` that identify a row of the batch. A text column may have the name of one of its columns. */
+const keyList = (columns: readonly string[]): string[] => columns.map((column, nth) => `${column} AS k${nth}`)
+
+/** The most values of a column that are sent once more, so that Citus sends the statement only to their shards. */
+const FEW_VALUES = 8
 
 /**
- * Finds rows that hold the texts of a batch. The parameters are an array for each column of the scope, and the hashes.
+ * Finds rows that hold the texts of a batch. Returns the statement with its parameters: an array for each column of the
+ * scope, the hashes, and arrays of those columns that have few values.
+ *
+ * A worker that sees how long the arrays are reads a shard of 50,000 rows from its beginning to its end. Citus sends the
+ * arrays to every shard, so texts are compared here.
  *
  * @param given the values of the batch, in the order of the key
  */
-export function findSpreadStatement(shape: RowShape, given: Given): Statement<BatchRow> {
+export function findSpread(
+  shape: RowShape,
+  given: Given,
+): { readonly statement: Statement<BatchRow>; readonly values: Given } {
   const { table } = shape
-  const hashes = `${parameter(table.scope.length)}::${table.digest.type}[]`
-  const where = [
-    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ANY (${scopeArrays(shape, 0)[index] ?? ''})`),
-    `${field('t', table.hash)} ${EQUALS} ANY (${hashes})`,
-    ...isLive(table, 't'),
-    anyNumber(table),
-  ]
-  return {
-    name: '',
-    sql: `SELECT ${[...keyList(shape, 0), selectRow(shape, 't', { created: CREATED.no })].join(', ')}
-FROM ${tableName(table)} AS t
-WHERE ${where.join('\n    AND ')}`,
-    parse: spreadParser(shape, given),
+  const key = [...table.scope, table.hash]
+  const texts = given.slice(table.scope.length, -1)
+  const values = [...given.slice(0, table.scope.length), ...given.slice(-1)]
+  const where = key.map((name, nth) => `${field('t', name)} ${EQUALS} i.c${nth}`)
+  const arrays = key.map((name, nth) => unseen(arrayOf(shape, name, nth)))
+  for (const [nth, name] of key.entries()) {
+    const distinct = [...new Set(values[nth])]
+    if (distinct.length > FEW_VALUES) continue
+    where.push(`${field('t', name)} ${EQUALS} ANY (${arrayOf(shape, name, values.length)})`)
+    values.push(distinct)
   }
+  const start = 1 + texts.length
+  const indexOf = (row: WireRow): number => {
+    const index = Number(row[0]) - 1
+    return texts.every((column, nth) => column[index] === row[nth + 1]) ? index : NO_ROW
+  }
+  const parse = parserOf(shape, false, { start, indexOf })
+  const sql = `SELECT ${['i.ordinal', ...keyList(textsOf(table)), selectRow(shape, 't', { created: CREATED.no })].join(', ')}
+FROM ${tableName(table)} AS t,
+  ${unnest(arrays)}
+  WITH ORDINALITY AS i (${[...key.map((_, nth) => `c${nth}`), 'ordinal'].join(', ')})
+WHERE ${[...where, ...isLive(table, 't'), anyNumber(table)].join('\n    AND ')}`
+  return { statement: { name: '', sql, parse: (one) => parse(one, given) }, values }
 }
 
 /**
@@ -215,7 +231,11 @@ WHERE ${where.join('\n    AND ')}`,
  */
 export function createSpreadStatement(shape: RowShape, given: Given, rows: readonly SpreadRow[]): Statement<BatchRow> {
   const columns = insertColumns(shape)
-  let next = shape.table.scope.length
+  const { scope } = shape.table
+  const places = scope.map(
+    (name, nth) => `pg_catalog.array_positions(${arrayOf(shape, name, nth)}, ${field('t', name)})`,
+  )
+  let next = scope.length
   const values = rows.map((brings) => {
     const list = columns.map((name, index) => (brings(index) ? written(shape, name, parameter(next++)) : 'DEFAULT'))
     return `(${list.join(', ')})`
@@ -225,7 +245,7 @@ export function createSpreadStatement(shape: RowShape, given: Given, rows: reado
     sql: `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
 VALUES ${values.join(',\n  ')}
 ${doNothing(shape)}
-RETURNING ${[...keyList(shape, 0), selectRow(shape, 't', { created: CREATED.yes })].join(', ')}`,
+RETURNING ${[...keyList([...places, ...textsOf(shape.table)]), selectRow(shape, 't', { created: CREATED.yes })].join(', ')}`,
     parse: spreadParser(shape, given),
   }
 }
@@ -301,8 +321,8 @@ export function updateManySpreadStatement(
     return used.has(name) && !spatial.has(name) && !type.endsWith(']') ? type : 'pg_catalog.text'
   }
   const names = [...columns.map((_, nth) => `c${nth}`), ...[...defaults].map((_, nth) => `g${nth}`)]
-  const arrays = [...columns.map(typeOfArray), ...[...defaults].map(() => 'boolean')].map(
-    (type, nth) => `${parameter(nth)}::${type}[]`,
+  const arrays = [...columns.map(typeOfArray), ...[...defaults].map(() => 'boolean')].map((type, nth) =>
+    unseen(`${parameter(nth)}::${type}[]`),
   )
   const from = `${unnest(arrays)}\n  WITH ORDINALITY AS i (${list([...names, 'ordinal'], 4)})`
   const key = (nth: number): string => {

@@ -7,7 +7,7 @@ import {
   PrimaryColumn,
   Unique,
 } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { findOrCreateMany, type FindOrCreateManyResult, upsertByText, type UpsertByTextOptions } from '../../../src'
 import { serverError } from '../../../src/sql/sqlstate'
 import { hasCitus, useCluster } from '../../support/citus'
@@ -80,8 +80,14 @@ const Listed = entity('Listed', {
   url: text({ scope: ['shop'] }),
   labels: Column('integer', { array: true }),
 })
+const Large = entity('Large', {
+  id: key('uuid'),
+  shop: key('integer'),
+  url: text({ scope: ['shop'] }),
+  price: column('integer', { default: 0 }),
+})
 
-const entities = [ByScope, ByHash, OneShard, Padded, Real, Listed]
+const entities = [ByScope, ByHash, OneShard, Padded, Real, Listed, Large]
 type Page = InstanceType<typeof ByScope>
 
 /** The side that is written in batches, and the side where a subscriber listens, which is written row by row. */
@@ -116,7 +122,7 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
   beforeAll(async () => {
     const coordinator = await cluster.dataSource(entities)
     await coordinator.synchronize()
-    for (const table of ['by_scope', 'padded', 'listed'])
+    for (const table of ['by_scope', 'padded', 'listed', 'large'])
       await coordinator.query(`SELECT create_distributed_table('${table}', 'shop')`)
     await coordinator.query(`SELECT create_distributed_table('one_shard', NULL)`)
     await coordinator.query(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
@@ -264,6 +270,41 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
         labelled.map(({ labels }) => [created, labels]),
       )
     }
+  })
+
+  test('reads the index of shards with many rows, as a list of look-ups does, of one scope on its shard only', async () => {
+    const { manager } = node(0)
+    await manager.query(
+      `INSERT INTO large (id, shop, url, "urlHash")
+         SELECT gen_random_uuid(), nth % 100, nth, md5(nth::text)::uuid FROM generate_series(1, 40000) AS nth`,
+    )
+    await manager.query('ANALYZE large')
+    const plansOf = async (shops: number, update: 'price'[]): Promise<string[]> => {
+      const rows = Array.from({ length: 300 }, (_, nth) => {
+        const number = (nth + 1) * 100 + (nth % shops)
+        return { id: idOf(7, (made += 1)), shop: number % 100, url: `${number}`, price: 1 }
+      })
+      const { mock, mockRestore } = vi.spyOn(node(0).logger, 'logQuery')
+      const results = await upsertByText(manager, Large, rows, { update, skipUpdateIfNoValuesChanged: true })
+      const sent = [...mock.calls]
+      mockRestore()
+      expect(results.map((one) => rowOf(one).entity.url)).toStrictEqual(rows.map(({ url }) => url))
+      const plans: string[] = []
+      for (const [sql, values] of sent) {
+        const plan = await manager.query<{ 'QUERY PLAN': string }[]>(`EXPLAIN ${sql}`, values as unknown[])
+        plans.push(plan.map((line) => line['QUERY PLAN']).join('\n'))
+      }
+      return plans
+    }
+    await upsertByText(manager, Large, [{ id: idOf(7, (made += 1)), shop: 1, url: 'first' }])
+    const plans = [...(await plansOf(100, ['price'])), ...(await plansOf(100, ['price'])), ...(await plansOf(100, []))]
+    expect(plans).toHaveLength(4)
+    for (const plan of plans) {
+      expect(plan).not.toContain('Task Count: 1\n')
+      expect(plan).toMatch(/Index Scan .* on large_/)
+      expect(plan).not.toContain('Seq Scan')
+    }
+    expect(await plansOf(1, [])).toStrictEqual([expect.stringContaining('Task Count: 1\n')])
   })
 
   test('updates a row once if a new row of its batch is refused', async () => {
