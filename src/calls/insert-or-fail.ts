@@ -209,13 +209,11 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   const hashes = new Map(requested.toReversed().map(({ row, hash }) => [row, hash]))
   const keys = shardedKeys(requested)
   const batches = [...rowsOfStatements(rows, hashes, keys)]
-  const answers = await writeOrFail(session, {
-    requested,
-    names,
-    rows,
-    steps: batches.map((batch) => insertStep(session, batch, keys)),
-    quick: keys.size === 0 ? undefined : batches.map((batch) => insertStep(session, batch, keys, true)),
-  })
+  const isSharded = keys.size > 0
+  const stepsOf = (isHashed: boolean): Step<WireRow>[] =>
+    batches.map((batch) => insertStep(session, batch, keys, isHashed))
+  const later = isSharded ? (): Step<WireRow>[] => stepsOf(false) : undefined
+  const answers = await writeOrFail(session, { requested, names, rows, steps: stepsOf(isSharded), later })
   for (const [nth, batch] of batches.entries()) {
     const answer = answers[nth] ?? []
     const byKey = new Map(answer.map((row) => [row.at(-1), row]))
@@ -260,7 +258,7 @@ interface ShardedKey {
   readonly hash: string
   readonly table: Declaration['table']
   /** Hidden columns that are sent so that no trigger has anything to do. */
-  readonly sent: readonly (readonly [column: ColumnMetadata, value: string | number])[]
+  readonly sent: readonly (readonly [column: ColumnMetadata, value: string | (() => string)])[]
 }
 
 /** Returns the keys of rows of distributed tables, by their positions. */
@@ -271,7 +269,7 @@ function shardedKeys(requested: readonly NewText[]): ReadonlyMap<number, Sharded
     const { table, hidden } = entityText.declaration
     const { hash: first, table: of, sent } = keys.get(row) ?? { hash, table, sent: [] }
     const [hashColumn, numberColumn] = hidden
-    const here = hashColumn && numberColumn ? [[hashColumn, hash] as const, [numberColumn, 0] as const] : []
+    const here = hashColumn && numberColumn ? [[hashColumn, hash] as const, [numberColumn, () => '0'] as const] : []
     keys.set(row, { hash: first, table: of, sent: [...sent, ...here] })
   }
   return keys
@@ -306,16 +304,18 @@ function insertStep(
   { dataSource }: Session,
   rows: readonly NewRow[],
   keys: ReadonlyMap<number, ShardedKey>,
-  isHashed = false,
+  isHashed: boolean,
 ): Step<WireRow> {
   const [{ columns, position: first }] = rows as [NewRow]
   const key = keys.get(first)
   const hidden = isHashed && key ? key.sent.map(([column]) => column) : []
   const inserted = columns.metadata.columns.filter((column) => column.isInsert || hidden.includes(column))
   const given = rows.map(({ position, values }): ObjectLiteral => {
-    const sent = isHashed ? (keys.get(position)?.sent ?? []) : []
-    const own = Object.fromEntries(sent.map(([{ propertyName }, value]) => [propertyName, { value }]))
-    return sent.length === 0 ? values : (Object.create(values, own) as ObjectLiteral)
+    if (!isHashed) return values
+    // A copy, because objects are slow after they have become prototypes.
+    const row = Object.assign(Object.create(Object.getPrototypeOf(values) as object) as ObjectLiteral, values)
+    for (const [{ propertyName }, value] of keys.get(position)?.sent ?? []) row[propertyName] = value
+    return row
   })
   const [sql, values] = dataSource
     .createQueryBuilder()

@@ -51,8 +51,8 @@ export async function requestedOf<Row extends WrittenRow, Text extends Requested
 /** The steps of a call, and the texts that must be free for it. */
 interface Writing {
   readonly steps: readonly Step<WireRow>[]
-  /** Cheaper steps, for texts that share no hash. They are tried once. @default the steps themselves */
-  readonly quick?: readonly Step<WireRow>[] | undefined
+  /** Returns the steps of every later attempt, if the first steps fit only texts that share no hash. */
+  readonly later?: (() => readonly Step<WireRow>[]) | undefined
   readonly requested: readonly RequestedText[]
   readonly names: readonly RequestedName[]
   /** The rows whose primary keys and ordinary unique columns must be free. @default none */
@@ -72,20 +72,21 @@ interface Writing {
  */
 export async function writeOrFail(
   session: Session,
-  { steps, quick, ...wanted }: Writing,
+  { steps, later, ...wanted }: Writing,
 ): Promise<readonly (readonly WireRow[])[]> {
   const { requested, names } = wanted
   const attempts = new Attempts(session, requested[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
   const written =
-    quick &&
-    (await allOrNothing(session, quick).catch((error: unknown) => {
+    later &&
+    (await allOrNothing(session, steps).catch((error: unknown) => {
       if (REFUSED.has(serverError(error)?.code ?? '') || attempts.mayHelp(error)) return undefined
       throw error
     }))
   if (written) return written
+  const again = later?.() ?? steps
   for (;;) {
     try {
-      return await allOrNothing(session, steps)
+      return await allOrNothing(session, again)
     } catch (error) {
       if (!attempts.mayHelp(error)) await requireRetry(session, wanted, error)
       await attempts.next(error)

@@ -9,8 +9,9 @@ import {
   ManyToOne,
   PrimaryColumn,
   PrimaryGeneratedColumn,
+  QueryBuilder,
 } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   DeclarationError,
   findOneByText,
@@ -277,6 +278,20 @@ describe.runIf(hasCitus)('on a cluster', () => {
       const ids = given.map(({ id }) => id)
       const inserted = await insertOrFail(manager(), entity, given)
       expect(inserted.map(({ id, title }) => [id, title])).toStrictEqual(ids.map((id, index) => [id, `${index}`]))
+    })
+
+    test('insertOrFail builds the INSERT of a row once, and a second time only if a text shares its hash', async () => {
+      const built = vi.spyOn(QueryBuilder.prototype, 'getQueryAndParameters')
+      const inserts: number[] = []
+      for (let nth = 0; nth < 6; nth += 1) {
+        built.mockClear()
+        await insertOrFail(manager(), entity, row(`built ${nth}`, 1000 * node + 600))
+        inserts.push(built.mock.results.filter(({ value }) => String(value).startsWith('INSERT')).length)
+      }
+      built.mockRestore()
+      expect(inserts[0]).toBe(1)
+      // Of six texts, two share one of five hashes.
+      expect(Math.max(...inserts)).toBe(2)
     })
 
     test('insertOrFail and save say who holds a text', async () => {
