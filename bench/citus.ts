@@ -1,8 +1,9 @@
 /**
- * CITUS_URL=… npx tsx bench/citus.ts [--only upserts]   a distributed table of ours beside a plain one, as JSON
+ * CITUS_URL=… npx tsx bench/citus.ts [--only upserts] [--rows 400000]   a distributed table of ours beside a plain one, as JSON
  *
  * The plain table is distributed alike, has a unique index on scope and hash, and a client of its own SQL, prepared by name,
  * which looks, inserts, and looks again. Both take turns; a figure is the median of the rounds, a ratio that of the rounds' ratios.
+ * With --rows, each table has as many other rows before.
  */
 import 'reflect-metadata'
 import { createHash, randomUUID } from 'node:crypto'
@@ -193,7 +194,11 @@ async function measure(sides: readonly Side[], rounds: number, only: string): Pr
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { rounds: { type: 'string', default: '9' }, only: { type: 'string', default: '' } },
+    options: {
+      rounds: { type: 'string', default: '9' },
+      only: { type: 'string', default: '' },
+      rows: { type: 'string', default: '0' },
+    },
   })
   const url = process.env['CITUS_URL'] ?? ''
   const dataSource = withUniqueText(
@@ -212,6 +217,15 @@ async function main(): Promise<void> {
     await pool.query(`CREATE TABLE ${table} (id uuid, shop int NOT NULL, url text NOT NULL, hash uuid NOT NULL, price int NOT NULL DEFAULT 0,
       PRIMARY KEY (id, ${column}), UNIQUE (shop, hash))`)
     await pool.query(`SELECT create_distributed_table('${table}', '${column}')`)
+  }
+  for (const side of ['ours', 'plain']) {
+    for (const kind of ['by_scope', 'by_hash']) {
+      const hash = side === 'ours' ? '"urlHash"' : 'hash'
+      await pool.query(`INSERT INTO ${side}_${kind} (id, shop, url, ${hash})
+        SELECT gen_random_uuid(), nth % ${SHOPS}, url, md5(url)::uuid
+          FROM generate_series(1, ${Number(values.rows)}) AS nth, LATERAL repeat(nth || ' is a text of usual length ', 3) AS url`)
+      if (values.rows !== '0') await pool.query(`ANALYZE ${side}_${kind}`)
+    }
   }
   const rounds = Number(values.rounds)
   const figures = {

@@ -7,6 +7,7 @@ import {
   type BatchRow,
   CREATED,
   doNothing,
+  holdsText,
   isTheRow,
   insertColumns,
   keyColumns,
@@ -162,6 +163,10 @@ export function outOfShards(relation: string, { kind, column }: Partial<Distribu
 /*
  * Statements in the forms that a distributed table accepts: one table in each, no CTE that writes, no LATERAL, no list
  * in the order of its input. Rows arrive by shard, so each row contains its key, which identifies it.
+ *
+ * Arrays whose length is hidden are ten rows for the planner. A join with them reads the index of a shard that has many
+ * rows, and once the whole of a smaller one. By `anyNumber`, the planner would expect one row in a small shard, and
+ * would read the shard again for each row of the list.
  */
 
 /** The values of a batch: an array of texts for each column of the key, and for each other column. */
@@ -190,8 +195,7 @@ const FEW_VALUES = 8
  * Finds rows that hold the texts of a batch. Returns the statement with its parameters: an array for each column of the
  * scope, the hashes, and arrays of those columns that have few values.
  *
- * A worker that sees how long the arrays are reads a shard of 50,000 rows from its beginning to its end. Citus sends the
- * arrays to every shard, so texts are compared here.
+ * Texts are compared here, because Citus would send those of all rows to every shard.
  *
  * @param given the values of the batch, in the order of the key
  */
@@ -221,7 +225,7 @@ export function findSpread(
 FROM ${tableName(table)} AS t,
   ${unnest(arrays)}
   WITH ORDINALITY AS i (${[...key.map((_, nth) => `c${nth}`), 'ordinal'].join(', ')})
-WHERE ${[...where, ...isLive(table, 't'), anyNumber(table)].join('\n    AND ')}`
+WHERE ${[...where, ...isLive(table, 't')].join('\n    AND ')}`
   return { statement: { name: '', sql, parse: (one) => parse(one, given) }, values }
 }
 
@@ -335,7 +339,7 @@ export function updateManySpreadStatement(
     ...isLive(table, 'o'),
     `${field('o', table.number)} ${op('<>')} ${field('t', table.number)}`,
   ]
-  const where = `WHERE ${isTheRow(shape, key)}
+  const where = `WHERE ${[holdsText(shape, key), ...isLive(table, 't')].join('\n    AND ')}
     AND NOT EXISTS (SELECT FROM ${tableName(table)} AS o WHERE ${isHeldAgain.join('\n      AND ')})`
   const row = `i.ordinal, ${selectRow(shape, 't', { created: CREATED.no })}`
   return {

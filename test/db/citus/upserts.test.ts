@@ -272,16 +272,16 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
     }
   })
 
-  test('reads the index of shards with many rows, as a list of look-ups does, of one scope on its shard only', async () => {
+  test('reads the index of shards with many rows, and smaller shards once, as a list of look-ups does', async () => {
     const { manager } = node(0)
-    await manager.query(
-      `INSERT INTO large (id, shop, url, "urlHash")
-         SELECT gen_random_uuid(), nth % 100, nth, md5(nth::text)::uuid FROM generate_series(1, 40000) AS nth`,
-    )
-    await manager.query('ANALYZE large')
-    const plansOf = async (shops: number, update: 'price'[]): Promise<string[]> => {
+    const insert = async (first: number, last: number): Promise<unknown> =>
+      await manager.query(
+        `INSERT INTO large (id, shop, url, "urlHash")
+           SELECT gen_random_uuid(), nth % 100, nth, md5(nth::text)::uuid FROM generate_series(${first}, ${last}) AS nth`,
+      )
+    const plansOf = async (update: 'price'[], ofOneShop = false): Promise<string[]> => {
       const rows = Array.from({ length: 300 }, (_, nth) => {
-        const number = (nth + 1) * 100 + (nth % shops)
+        const number = ofOneShop ? (nth + 1) * 100 : nth + 1
         return { id: idOf(7, (made += 1)), shop: number % 100, url: `${number}`, price: 1 }
       })
       const { mock, mockRestore } = vi.spyOn(node(0).logger, 'logQuery')
@@ -297,14 +297,22 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
       return plans
     }
     await upsertByText(manager, Large, [{ id: idOf(7, (made += 1)), shop: 1, url: 'first' }])
-    const plans = [...(await plansOf(100, ['price'])), ...(await plansOf(100, ['price'])), ...(await plansOf(100, []))]
-    expect(plans).toHaveLength(4)
-    for (const plan of plans) {
+    await manager.query('ANALYZE large')
+    await insert(1, 1000)
+    const ofSmall = [...(await plansOf([])), ...(await plansOf(['price'])), ...(await plansOf(['price']))]
+    expect(ofSmall).toHaveLength(4)
+    for (const plan of ofSmall) expect(plan).toContain('Hash Join')
+    await insert(1001, 40_000)
+    await manager.query('ANALYZE large')
+    await manager.query('UPDATE large SET price = 0')
+    const ofLarge = [...(await plansOf([])), ...(await plansOf(['price'])), ...(await plansOf(['price']))]
+    expect(ofLarge).toHaveLength(4)
+    for (const plan of ofLarge) {
       expect(plan).not.toContain('Task Count: 1\n')
       expect(plan).toMatch(/Index Scan .* on large_/)
       expect(plan).not.toContain('Seq Scan')
     }
-    expect(await plansOf(1, [])).toStrictEqual([expect.stringContaining('Task Count: 1\n')])
+    expect(await plansOf([], true)).toStrictEqual([expect.stringContaining('Task Count: 1\n')])
   })
 
   test('updates a row once if a new row of its batch is refused', async () => {
