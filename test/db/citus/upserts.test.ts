@@ -284,10 +284,10 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
         const number = ofOneShop ? (nth + 1) * 100 : nth + 1
         return { id: idOf(7, (made += 1)), shop: number % 100, url: `${number}`, price: 1 }
       })
-      const { mock, mockRestore } = vi.spyOn(node(0).logger, 'logQuery')
+      const logged = vi.spyOn(node(0).logger, 'logQuery')
       const results = await upsertByText(manager, Large, rows, { update, skipUpdateIfNoValuesChanged: true })
-      const sent = [...mock.calls]
-      mockRestore()
+      const sent = [...logged.mock.calls]
+      logged.mockRestore()
       expect(results.map((one) => rowOf(one).entity.url)).toStrictEqual(rows.map(({ url }) => url))
       const plans: string[] = []
       for (const [sql, values] of sent) {
