@@ -298,11 +298,11 @@ describe.runIf(hasCitus)('an upsert of a list', () => {
     }
     await upsertByText(manager, Large, [{ id: idOf(7, (made += 1)), shop: 1, url: 'first' }])
     await manager.query('ANALYZE large')
-    await insert(1, 1000)
+    await insert(1, 4000)
     const ofSmall = [...(await plansOf([])), ...(await plansOf(['price'])), ...(await plansOf(['price']))]
     expect(ofSmall).toHaveLength(4)
     for (const plan of ofSmall) expect(plan).toContain('Hash Join')
-    await insert(1001, 40_000)
+    await insert(4001, 40_000)
     await manager.query('ANALYZE large')
     await manager.query('UPDATE large SET price = 0')
     const ofLarge = [...(await plansOf([])), ...(await plansOf(['price'])), ...(await plansOf(['price']))]
