@@ -549,22 +549,35 @@ async function runBatch<Entity extends ObjectLiteral>(
   const together = call.isDeferred ? items.filter(({ create }) => !create) : items
   if (alone || call.singly || together.length === 0) return await runSingly(call, items)
   const left = new Set(items)
+  try {
+    await runTogether(call, together, left)
+  } catch (error) {
+    return await runAgain(call, [...left], error, statementRuns)
+  }
+  if (left.size > 0) await runSingly(call, [...left])
+}
+
+/**
+ * Runs rows together, by the statements that their table supports.
+ *
+ * @param left the rows without an answer
+ */
+async function runTogether<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem[],
+  left: Set<BatchItem>,
+): Promise<void> {
+  const { distributed, crashesByPruning } = call.entityText.ready
   const send: Send = async (part, query) => {
     const answer = await sendBatch(call, query)
     takeAnswers(call, part, answer, left)
     return answer
   }
-  try {
-    const { distributed, crashesByPruning } = call.entityText.ready
-    const isUpdate = (distributed || crashesByPruning) && items.some(({ row }) => isChanging(call.updates, row))
-    if (isUpdate && crashesByPruning) await updateLocked(call, items, left)
-    else if (isUpdate) await updateSpread(call, items, left, send)
-    else if (distributed) await findOrCreateSpread(call, together, send)
-    else await send(together, batchQuery(call, together))
-  } catch (error) {
-    return await runAgain(call, [...left], error, statementRuns)
-  }
-  if (left.size > 0) await runSingly(call, [...left])
+  const isUpdate = items.some(({ row }) => isChanging(call.updates, row))
+  if (isUpdate && crashesByPruning) await updateLocked(call, items, left)
+  else if (isUpdate && distributed) await updateSpread(call, items, left, send)
+  else if (distributed) await findOrCreateSpread(call, items, send)
+  else await send(items, batchQuery(call, items))
 }
 
 /** Sends a statement for rows, and takes its answers, so that no later error sends it again for these. */
@@ -610,7 +623,10 @@ async function updateSpread(
 
 /**
  * Updates rows of a table of which the server must not prune partitions after it has waited for a row. A first statement
- * locks all rows, so that the second one never waits. Then the others are inserted.
+ * locks the rows, so that the second one never waits. Then the others are inserted.
+ *
+ * The first statement may omit a row for which it has waited, because the server then prunes by the values of another
+ * row. That row is locked, is not inserted, and is updated by itself.
  *
  * @param left the rows without an answer
  */

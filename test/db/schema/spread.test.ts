@@ -140,14 +140,14 @@ describe.each(tables)('a table $title', ({ entity }) => {
   })
 
   test('two upserts with one text in many scopes do not deadlock, whatever their orders', async () => {
-    const inputs = Array.from({ length: 40 }, (_, shop) => ({ ...row('many scopes', shop), title: 'first' }))
+    const inputs = Array.from({ length: 40 }, (_, index) => ({ ...row('many scopes', 10 + index), title: 'first' }))
     const upsert = async (given: object[]): Promise<unknown> =>
       await dataSource.transaction(async (manager) => await upsertByText(manager, entity, given, { update: ['title'] }))
     const held = await database.client()
     const observer = await database.client()
     await held.query('BEGIN')
     await held.query(
-      `INSERT INTO "${dataSource.getMetadata(entity).tableName}" (id, shop, url, "urlHash") VALUES ($1, 20, $2, $3)`,
+      `INSERT INTO "${dataSource.getMetadata(entity).tableName}" (id, shop, url, "urlHash") VALUES ($1, 30, $2, $3)`,
       [randomUUID(), 'many scopes', digest.js('many scopes')],
     )
     const first = upsert(inputs)
