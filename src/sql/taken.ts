@@ -35,6 +35,14 @@ const OF_EXTENSION = /^(?:.*\.)?"?(?:citext|cube|geography|geometry|halfvec|hsto
 export const equalAs = (type: string | undefined, left: string, right: string): string =>
   type !== undefined && OF_EXTENSION.test(type) ? `${left} = ${right}` : equal(left, right)
 
+/**
+ * A value to compare with a column in a statement that locks rows. If the server must not prune partitions there, it is
+ * an array that the planner does not evaluate, which determines none. A server that prunes may also miss a row for which
+ * it has waited.
+ */
+export const lockingKey = ({ crashesByPruning }: WantedText, value: string): string =>
+  crashesByPruning ? `ANY (pg_catalog.array_fill(${value}, '{1}'))` : value
+
 /** One row of the call, and the holder of its text. */
 export interface TakenRow {
   /** 0-based position of the wanted text, and of the row among its rows. */
@@ -119,7 +127,10 @@ export function wantedRows(wanted: WantedText, name: string, offset: number, loc
     return `${standing ? `CASE WHEN i.g${index} THEN ${given} ELSE ${former[index]} END` : given} AS c${index}`
   })
   const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
-  const same = primary.map((name, index) => `${field('r', name)} ${EQUALS} ${stored(wanted, name, `i.k${index}`)}`)
+  const same = primary.map((name, index) => {
+    const value = stored(wanted, name, `i.k${index}`)
+    return `${field('r', name)} ${EQUALS} ${locked ? lockingKey(wanted, value) : value}`
+  })
   const willBeLive = live.map((is) => `coalesce(i.live, ${is})`)
   const standingRow = standing ? `\n  JOIN ${tableName(table)} AS r ON ${same.join('\n    AND ')}` : ''
   const more = locked

@@ -1,6 +1,6 @@
 import { parameter, returningList, type RowShape, type Statement, type WireRow } from './find'
 import { list, quote, transition, unnest } from './identifier'
-import { equalAs, wantedName, wantedRows, type WantedText } from './taken'
+import { equalAs, lockingKey, wantedName, wantedRows, type WantedText } from './taken'
 import { alike, equal, field, hashOfValues, type TableName, tableName } from './text-table'
 import { fromGeoJson, typeOf } from './types'
 import { assignments, isOfClass, type UpdateShape } from './upsert'
@@ -74,7 +74,7 @@ const END_LENGTH = 33
  * aside, 1-based, and its text.
  */
 export function setAsideStatement(wanted: WantedText): Statement<WireRow> {
-  const { table, primary, types, crashesByPruning } = wanted
+  const { table, primary, types } = wanted
   const rows = wantedName([wanted], 0)
   const aside = transition('aside', table.table)
   const first = table.scope.length
@@ -94,9 +94,7 @@ export function setAsideStatement(wanted: WantedText): Statement<WireRow> {
     const fitting = length === 0 || length >= END_LENGTH ? whole : `pg_catalog.right(${whole}, ${length})`
     return `CASE WHEN ${text} IS NOT NULL THEN ${fitting} END AS p${nth}`
   })
-  // An array that the planner does not evaluate determines no partition.
-  const keyOf = (nth: number): string =>
-    crashesByPruning ? `ANY (pg_catalog.array_fill(a.k${nth}, '{1}'))` : `a.k${nth}`
+  const keyOf = (nth: number): string => lockingKey(wanted, `a.k${nth}`)
   const values = table.text.map((_, nth) => `a.p${nth}`)
   const set = [
     ...table.text.map(({ name }, nth) => `${quote(name)} = ${values[nth]}::${typeOf(types, name)}`),
