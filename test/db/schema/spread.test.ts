@@ -179,7 +179,11 @@ describe.each(tables)('a table $title', ({ entity }) => {
   })
 
   test('a row that appears while an upsert of many waits is updated too', async () => {
-    const rows = Array.from({ length: 40 }, (_, index) => ({ ...row(`n${index}`, index % 7), title: 'before' }))
+    // The first has a scope of its own, so that no chain makes it wait.
+    const rows = Array.from({ length: 40 }, (_, index) => ({
+      ...row(`n${index}`, index === 0 ? 50 : index % 7),
+      title: 'before',
+    }))
     await findOrCreateMany(dataSource.manager, entity, rows.slice(1))
     const held = await database.client()
     await held.query('BEGIN')
@@ -187,8 +191,15 @@ describe.each(tables)('a table $title', ({ entity }) => {
     const after = rows.map((one) => ({ ...one, title: 'after' }))
     const upsert = upsertByText(dataSource.manager, entity, after, { update: ['title'] })
     await untilBlocked(held)
-    const { entity: first } = await findOrCreate(dataSource.manager, entity, { ...row('n0', 0), title: 'meanwhile' })
+    const { entity: first } = await findOrCreate(dataSource.manager, entity, { ...row('n0', 50), title: 'meanwhile' })
+    // If the statement that updates the rows that were locked waited for this one, the server would crash.
+    const later = await database.client()
+    await later.query(
+      `BEGIN; UPDATE "${dataSource.getMetadata(entity).tableName}" SET title = 'later' WHERE url = 'n0'`,
+    )
     await held.query('COMMIT')
+    await untilBlocked(held)
+    await later.query('COMMIT')
     expect((await upsert)[0]).toMatchObject({ created: false, entity: { id: first.id, title: 'after' } })
   })
 })
