@@ -145,18 +145,21 @@ describe.each(tables)('a table $title', ({ entity }) => {
       await dataSource.transaction(async (manager) => await upsertByText(manager, entity, given, { update: ['title'] }))
     const held = await database.client()
     const observer = await database.client()
-    await held.query('BEGIN')
-    await held.query(
-      `INSERT INTO "${dataSource.getMetadata(entity).tableName}" (id, shop, url, "urlHash") VALUES ($1, 30, $2, $3)`,
-      [randomUUID(), 'many scopes', digest.js('many scopes')],
-    )
-    const first = upsert(inputs)
-    await untilBlocked(observer)
-    const second = upsert(inputs.toReversed().map((one) => ({ ...one, id: randomUUID(), title: 'second' })))
-    await untilBlocked(observer, 2)
-    await held.query('ROLLBACK')
-    expect(await first).toMatchObject(inputs.map(() => ({ created: true })))
-    expect(await second).toMatchObject(inputs.map(() => ({ created: false, entity: { title: 'second' } })))
+    const { tableName } = dataSource.getMetadata(entity)
+    const key = ['many scopes', digest.js('many scopes')]
+    const insert = `INSERT INTO "${tableName}" (id, shop, url, "urlHash") VALUES (gen_random_uuid(), 30, $1, $2)`
+    const change = `UPDATE "${tableName}" SET title = 'meanwhile' WHERE shop = 30 AND url = $1 AND "urlHash" = $2`
+    for (const sql of [insert, change]) {
+      await held.query('BEGIN')
+      await held.query(sql, key)
+      const first = upsert(inputs)
+      await untilBlocked(observer)
+      const second = upsert(inputs.toReversed().map((one) => ({ ...one, id: randomUUID(), title: 'second' })))
+      await untilBlocked(observer, 2)
+      await held.query('ROLLBACK')
+      expect(await first).toMatchObject(inputs.map(() => ({ created: sql === insert })))
+      expect(await second).toMatchObject(inputs.map(() => ({ created: false, entity: { title: 'second' } })))
+    }
   })
 
   test("an upsert of many in the caller's transaction refuses one row, and writes the others", async () => {
