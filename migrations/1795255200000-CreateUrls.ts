@@ -267,8 +267,12 @@ DECLARE
   functions oid[];
   one record;
 BEGIN
-  -- DROP TRIGGER locks the table like this. Locked first, it shows what another detach has committed.
-  EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', on_table);
+  PERFORM FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
+    AND position(convert_to(btrim(kind_and_name::text, '{}'), 'UTF8') IN g.tgargs) > 0;
+  IF FOUND THEN
+    -- DROP TRIGGER locks the table like this. Locked first, it shows what another detach has committed.
+    EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', on_table);
+  END IF;
   FOR one IN SELECT g.tgname, g.tgfoid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
       AND position(convert_to(btrim(kind_and_name::text, '{}'), 'UTF8') IN g.tgargs) > 0 LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
