@@ -263,18 +263,18 @@ CREATE FUNCTION "unique_text_drop_v1"(on_table pg_catalog.regclass, kind pg_cata
 RETURNS pg_catalog.jsonb LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $drop$
 -- Drops the triggers of a declaration. Returns their functions as the former ones of a plan, or null without triggers.
 DECLARE
-  kind_and_name CONSTANT jsonb := jsonb_build_object('kind', kind, 'name', property);
+  argument CONSTANT bytea := convert_to(btrim(jsonb_build_object('kind', kind, 'name', property)::text, '{}'), 'UTF8');
   functions oid[];
   one record;
 BEGIN
   PERFORM FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
-    AND position(convert_to(btrim(kind_and_name::text, '{}'), 'UTF8') IN g.tgargs) > 0;
+    AND position(argument IN g.tgargs) > 0;
   IF FOUND THEN
     -- DROP TRIGGER locks the table like this. Locked first, it shows what another detach has committed.
     EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', on_table);
   END IF;
   FOR one IN SELECT g.tgname, g.tgfoid FROM pg_trigger AS g WHERE g.tgrelid = on_table AND g.tgparentid = 0
-      AND position(convert_to(btrim(kind_and_name::text, '{}'), 'UTF8') IN g.tgargs) > 0 LOOP
+      AND position(argument IN g.tgargs) > 0 LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', one.tgname, on_table);
     functions := functions || one.tgfoid;
   END LOOP;
