@@ -573,9 +573,9 @@ async function runTogether<Entity extends ObjectLiteral>(
     takeAnswers(call, part, answer, left)
     return answer
   }
-  const isUpdate = items.some(({ row }) => isChanging(call.updates, row))
+  const isUpdate = (distributed || crashesByPruning) && items.some(({ row }) => isChanging(call.updates, row))
   if (isUpdate && crashesByPruning) await updateLocked(call, items, left)
-  else if (isUpdate && distributed) await updateSpread(call, items, left, send)
+  else if (isUpdate) await updateSpread(call, items, left, send)
   else if (distributed) await findOrCreateSpread(call, items, send)
   else await send(items, batchQuery(call, items))
 }
@@ -645,8 +645,9 @@ async function updateLocked<Entity extends ObjectLiteral>(
     const indexes = await own.rows(statementsOf(entityText).lockMany, findQuery(call, items).values)
     const locked = new Set(indexes)
     const held = items.filter((_, index) => locked.has(index))
+    if (held.length === 0) return { locked, held, rows: [] }
     const { statement, values } = batchQuery(call, held)
-    return { locked, held, rows: held.length === 0 ? [] : await own.rows(statement, values) }
+    return { locked, held, rows: await own.rows(statement, values) }
   }
   let answer
   while (!answer) {

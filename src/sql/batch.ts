@@ -33,19 +33,25 @@ import { field, isLive, op, tableName, within } from './text-table'
  * them. Over many partitions, planning costs more than the batch. The prepared statement is planned anew as they grow.
  */
 export function findOrCreateManyStatement(shape: RowShape, fewRows = false): Statement<BatchRow> {
-  const isKept = (fewRows || shape.partitioned) && shape.fewScopes.length === 0
-  const sql = `WITH ${input(shape, isKept ? unseen : undefined)}, found AS (
+  const rows = preparedRows(shape, fewRows)
+  const sql = `WITH ${input(shape, rows === undefined ? undefined : unseen)}, found AS (
   ${found(shape)}
 ), ${createdMany(shape)}
 SELECT * FROM found
 UNION ALL
 ${selectCreated(shape)}`
   const parse = parserOf(shape, false, BY_ORDINAL)
-  return isKept ? named(sql, parse, fewRows ? PREPARED_ROWS : 1) : { name: '', sql, parse }
+  return rows ? named(sql, parse, rows) : { name: '', sql, parse }
 }
 
 /** The most rows of a batch that is prepared, because planning takes longer than finding or inserting so few. */
 export const PREPARED_ROWS = 16
+
+/** Returns as how many rows a use of a batch's prepared statement counts, or undefined if it is not prepared. */
+export function preparedRows({ partitioned, fewScopes }: RowShape, fewRows: boolean): number | undefined {
+  if (fewScopes.length > 0) return undefined
+  return fewRows ? PREPARED_ROWS : partitioned ? 1 : undefined
+}
 
 /** Hides the length of a parameter from the planner, so that it keeps the plan for any length. */
 export const unseen = (array: string): string => `(SELECT ${array})`

@@ -2,10 +2,10 @@ import {
   broughtOr,
   BY_ORDINAL,
   createdMany,
-  PREPARED_ROWS,
   input,
   inputName,
   inputOrder,
+  preparedRows,
   selectCreated,
   unseen,
 } from './batch'
@@ -116,8 +116,8 @@ FROM found AS f
 JOIN one AS o ON o.ordinal OPERATOR(pg_catalog.=) f.ordinal
 WHERE NOT o.changed`
   // Scopes that differ in the batch can be equal once stored. The second of two such rows is to update the first.
-  const isKept = fewRows || shape.partitioned
-  const sql = `WITH ${input(shape, isKept ? unseen : undefined)}, found AS MATERIALIZED (
+  const rows = preparedRows(shape, fewRows)
+  const sql = `WITH ${input(shape, rows === undefined ? undefined : unseen)}, found AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM ${scoped ? `(SELECT * FROM ${inputName(shape)} AS i\n    ORDER BY ${inputOrder(shape)})` : inputName(shape)} AS i
   CROSS JOIN LATERAL (
@@ -147,7 +147,7 @@ SELECT * FROM updated
 UNION ALL
 ${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${condition ? unchanged : ''}`
   const parse = parserOf(shape, true, BY_ORDINAL)
-  return isKept ? named(sql, parse, fewRows ? PREPARED_ROWS : 1) : { name: '', sql, parse }
+  return rows ? named(sql, parse, rows) : { name: '', sql, parse }
 }
 
 /**
