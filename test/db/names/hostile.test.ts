@@ -319,7 +319,7 @@ describe('of tables of another role', () => {
     await expect(run(attachHolder(users))).rejects.toMatchObject({ code: '42501' })
   })
 
-  test('attach and detach write nothing into a table of names if its owner is no member of the owner of holders', async () => {
+  test('attach and detach leave a table of names unchanged if its owner is not a member of the role that owns the holders', async () => {
     await run('alter table users owner to postgres')
     await expect(run(attachHolder(users))).rejects.toMatchObject({ code: '55000' })
     await run(releaseNames(users, '"names"'))
